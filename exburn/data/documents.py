@@ -21,9 +21,11 @@ class Document:
     Args:
         tokens: Token numbers.
         counted: Whether each of them is a target of the loss; all are if ``None``.
+        label: Whether it is a good answer, for losses that learn from such; ``None``
+            if that is not known.
 
     Shape:
-        both: [tokens]
+        tokens, counted: [tokens]
 
     Raises:
         ShapeError: They have no or unlike lengths, or more axes.
@@ -38,6 +40,7 @@ class Document:
 
     tokens: np.ndarray
     counted: np.ndarray = None  # type: ignore[assignment]
+    label: bool | None = None
 
     def __post_init__(self):
         tokens = np.asarray(self.tokens)
@@ -62,6 +65,10 @@ class Document:
                 "token numbers are from 0 to 2**31 - 1",
                 {"received": f"{tokens.min()} to {tokens.max()}"},
             )
+        if self.label not in (None, True, False):
+            raise DataError(
+                _OP, "label is True or False", {"received": repr(self.label)}
+            )
         object.__setattr__(self, "tokens", tokens.astype(np.int32))
         object.__setattr__(self, "counted", counted)
 
@@ -73,6 +80,7 @@ class Document:
             isinstance(other, Document)
             and np.array_equal(self.tokens, other.tokens)
             and np.array_equal(self.counted, other.counted)
+            and self.label == other.label
         )
 
     __hash__ = None  # type: ignore[assignment]

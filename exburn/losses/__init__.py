@@ -23,6 +23,7 @@ from exburn.losses.divergence import *
 from exburn.losses.focal import *
 from exburn.losses.hinge import *
 from exburn.losses.overlap import Dice, Tversky, dice, tversky
+from exburn.losses.preference import *
 from exburn.losses.regression import *
 
 # fmt: off
@@ -30,9 +31,10 @@ __all__ = [
     "CTC", "BinaryCrossentropy", "BinaryFocalCrossentropy", "CategoricalCrossentropy",
     "CategoricalFocalCrossentropy", "CategoricalGeneralizedCrossEntropy",
     "CategoricalHinge", "Circle", "CosineSimilarity", "CrossEntropy",
-    "AutoCrossentropy", "Dice", "FunctionLoss", "Hinge", "Huber", "KLDivergence",
-    "LogCosh", "Loss", "MeanAbsoluteError", "MeanAbsolutePercentageError",
-    "MeanSquaredError", "MeanSquaredLogarithmicError", "Poisson",
+    "AutoCrossentropy", "DPO", "Dice", "FunctionLoss", "Hinge", "Huber", "IPO", "KTO",
+    "KLDivergence", "LogCosh", "Loss", "MeanAbsoluteError",
+    "MeanAbsolutePercentageError", "MeanSquaredError", "MeanSquaredLogarithmicError",
+    "ORPO", "Poisson",
     "SparseCategoricalCrossentropy", "SparseCategoricalFocalCrossentropy",
     "SquaredHinge", "Tversky", "auto_crossentropy",
     "binary_cross_entropy", "binary_crossentropy", "binary_focal_crossentropy",

@@ -21,6 +21,7 @@ from exburn.losses.divergence import *
 from exburn.losses.focal import *
 from exburn.losses.hinge import *
 from exburn.losses.overlap import *
+from exburn.losses.preference import *
 from exburn.losses.regression import *
 
 CLASSES: dict[str, type[FormulaLoss]] = {
@@ -48,17 +49,25 @@ _ALIASES = {
     "mse": MeanSquaredError,
     "msle": MeanSquaredLogarithmicError,
 }
-_NAMES: dict[str, type[FormulaLoss]] = {
+PREFERENCES = DPO, IPO, KTO, ORPO
+_NAMES: dict[str, Any] = {
     **{snake_case(name): cls for name, cls in CLASSES.items()},
     **{cls.formula.__name__: cls for cls in CLASSES.values()},
     **CLASSES,
     **{name.upper(): cls for name, cls in _ALIASES.items() if len(name) < 5},
     **_ALIASES,
+    **{
+        name: cls
+        for cls in PREFERENCES
+        for name in (cls.__name__, cls.__name__.lower())
+    },
 }
 
 for _cls in CLASSES.values():
     registry.register(_cls, package="losses")
     registry.register(_cls.formula, package="losses")
+for _cls in PREFERENCES:
+    registry.register(_cls, package="losses")
 registry.register(FunctionLoss, package="losses")
 
 
@@ -85,6 +94,8 @@ def get(identifier: Any) -> Any:
         if identifier in FUNCTIONS:
             return FUNCTIONS[identifier]
         cls = _NAMES.get(identifier)
+        if cls in PREFERENCES:  # which no function of targets and outputs is
+            return cls()
         return get(_lookup_registered(identifier)) if cls is None else cls.formula
     loss = as_loss(identifier)
     if callable(identifier) and not inspect.isclass(identifier):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import Callback, CallbackList, History
@@ -77,13 +78,16 @@ def fit(
     batch_tokens: int | None = None,
     length: int | None = None,
     train_on: str | None = None,
+    reference: Network | None = None,
 ) -> History:
     """Trains for a number of epochs.
 
     Args:
         x: Arrays (nested in lists or dicts), a data frame, or a loader of batches. With
             ``batch_tokens``, chats or texts as of ``exburn.text.DocumentReader``, which
-            the model's tokenizer cuts, or documents of ``exburn.text.pack``.
+            the model's tokenizer cuts, or documents of ``exburn.text.pack``. With a
+            loss of preferences, such as ``losses.DPO``, pairs of answers, or single
+            answers with labels.
         y: Targets; part of the batches when ``x`` is a loader.
         batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
             many as make one epoch of all rows.
@@ -127,6 +131,10 @@ def fit(
         length: Tokens of such a row; by default 2,048, or as many as the longest
             document has, within the model's context.
         train_on: What of chats is counted: ``"answers"``, ``"all"`` or ``"last"``.
+        reference: The model that is the reference of ``losses.DPO``, ``IPO`` or
+            ``KTO``: what it says of the answers is computed once, before training, so
+            the model itself may be given, as it is then. By default the reference is
+            the model without its adapter, at every step.
 
     Returns:
         The History of the epochs; ``history.plot()`` draws it.
@@ -173,12 +181,11 @@ def fit(
         batch_tokens=batch_tokens,
         length=length,
         train_on=train_on,
+        reference=reference,
     )
     with begin_fit(self, request) as training:
-        for _ in training.events():
-            pass
-    assert self.history is not None
-    return self.history
+        deque(training.events(), maxlen=0)  # runs them
+    return cast(History, self.history)
 
 
 @contextlib.contextmanager

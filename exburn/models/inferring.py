@@ -20,6 +20,7 @@ from exburn.models.preparing import (
 )
 from exburn.models.results import Outputs, Scores
 from exburn.models.session import require_trainer
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.requests import Dataset, EvaluationRequest
 from exburn.training.trainer import Trainer
 
@@ -39,6 +40,7 @@ def evaluate(
     batch_tokens: int | None = None,
     length: int | None = None,
     train_on: str | None = None,
+    reference: Network | None = None,
 ) -> dict[str, Any]: ...
 @overload
 def evaluate(
@@ -55,6 +57,7 @@ def evaluate(
     batch_tokens: int | None = None,
     length: int | None = None,
     train_on: str | None = None,
+    reference: Network | None = None,
 ) -> Scores: ...
 @overload
 def evaluate(
@@ -71,6 +74,7 @@ def evaluate(
     batch_tokens: int | None = None,
     length: int | None = None,
     train_on: str | None = None,
+    reference: Network | None = None,
 ) -> Any: ...
 def evaluate(
     self: Network,
@@ -86,6 +90,7 @@ def evaluate(
     batch_tokens: int | None = None,
     length: int | None = None,
     train_on: str | None = None,
+    reference: Network | None = None,
 ) -> Any:
     """Loss and metrics on data: a float, a list in order, or a dict.
 
@@ -99,7 +104,8 @@ def evaluate(
         steps: Batches at most; all by default.
         callbacks: Callbacks, or functions.
         return_dict: Whether a dict by name is returned, instead of numbers in order.
-        batch_tokens, length, train_on: Of chats and documents, as of ``fit``.
+        batch_tokens, length, train_on, reference: Of chats and documents, as of
+            ``fit``.
 
     Raises:
         NotCompiledError: ``compile`` was not called.
@@ -108,7 +114,15 @@ def evaluate(
     trainer = require_trainer(self, "evaluate")
     refused = {"y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     packed = PackedRequest(
-        "evaluate", x, batch_tokens, length, train_on, refused, verbose
+        "evaluate",
+        x,
+        batch_tokens,
+        length,
+        train_on,
+        refused,
+        verbose,
+        likelihood_loss(trainer.preparer.objective.losses),
+        reference,
     )
     if packed.is_packed:
         x, batch_size = packed.stream(self)

@@ -1,4 +1,4 @@
-"""Chats and documents of ``fit`` and ``evaluate``, as streams of packed rows."""
+"""Chats, documents and pairs of ``fit`` and ``evaluate``, as streams of packed rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from exburn.core.printing import print_text
 from exburn.data import StreamDataset
 from exburn.errors import ArgumentError, locate
 from exburn.layers import PositionEmbedding
+from exburn.losses.contract.likelihood import LikelihoodLoss
 from exburn.models.compiling import count_by_tokens
 from exburn.models.network import Network
+from exburn.models.preference import check_pairs, check_reference, token_scorer
 from exburn.module.traversal import iter_modules
 from exburn.runtime.sharding import processes
 from exburn.text.packing import (
@@ -21,6 +23,8 @@ from exburn.text.packing import (
     are_documents,
     pack,
 )
+from exburn.text.pairs import are_made, pack_pairs
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.requests import FitRequest
 
 
@@ -35,6 +39,9 @@ class PackedRequest:
         length: Tokens of a row.
         train_on: What of a chat is counted.
         refused: What such data do not take, by the arguments' names.
+        loss: The loss of log-probabilities that the model is compiled with, or
+            ``None``: the data are pairs of answers then.
+        reference: The model whose log-probabilities are that loss' reference.
     """
 
     op: str
@@ -44,6 +51,8 @@ class PackedRequest:
     train_on: str | None
     refused: dict[str, Any]
     verbose: int | str = "auto"
+    loss: LikelihoodLoss | None = None
+    reference: Network | None = None
 
     @property
     def is_packed(self) -> bool:
@@ -54,9 +63,11 @@ class PackedRequest:
         """
         if self.batch_tokens is not None or isinstance(self.x, PackedDocuments):
             return True
+        if self.loss is not None and not isinstance(self.x, StreamDataset):
+            return True
         if are_documents(self.x) or _are_chats(self.x):
             return True
-        for name in ("length", "train_on"):
+        for name in ("length", "train_on", "reference"):
             if getattr(self, name) is not None:
                 raise ArgumentError(
                     self.op,
@@ -83,6 +94,7 @@ class PackedRequest:
         for name in ("batch_tokens", "length"):
             if getattr(self, name) is not None:
                 check_count(self.op, name, getattr(self, name), 2)
+        check_reference(self.op, model, self.loss, self.reference)
         if isinstance(self.x, PackedDocuments) and self.train_on is not None:
             raise ArgumentError(
                 self.op,
@@ -104,19 +116,23 @@ class PackedRequest:
             )
 
     def documents(self, model: Network, source: Any) -> PackedDocuments:
-        """The documents of chats, or those that are there."""
+        """The documents of chats, the pairs of answers, or those that are there."""
         if isinstance(source, PackedDocuments):
+            check_pairs(self.op, self.loss, source)
             return source
         options: dict[str, Any] = {}
         if self.train_on is not None:
             options["train_on"] = self.train_on
-        if model.tokenizer is None and not are_documents(source):
+        if model.tokenizer is None and not are_made(source):
             raise ArgumentError(
                 self.op,
                 "chats and texts are cut into tokens by the model's tokenizer, and it "
                 "has none",
                 hint="model.tokenizer = exburn.text.Tokenizer.load(folder)",
             )
+        if self.loss is not None:
+            options |= {"length": self.length, "labelled": self.loss.labelled}
+            return pack_pairs(source, model.tokenizer, **options)
         most = self.length or context_of(model)
         return pack(source, model.tokenizer, most, verbose=self.verbose, **options)
 
@@ -150,6 +166,7 @@ class PackedRequest:
                 hint=f"batch_tokens={8 * length} is 8 rows; length= has shorter ones.",
             )
         documents, rows = documents.with_length(length), most // length
+        documents = self._with_reference(documents, rows)
         count_by_tokens(model)
         stream = documents.stream(rows, self.op)
         facts = facts_of(documents, rows)
@@ -159,11 +176,18 @@ class PackedRequest:
         if validation is not None:
             try:
                 held_out = validation.with_length(length)
+                held_out = self._with_reference(held_out, rows)
             except Exception as error:
                 locate(error, "in the validation data")
                 raise
             held_out = held_out.stream(rows, f"{self.op} (validation data)")
         return stream, held_out, rows, facts
+
+    def _with_reference(self, documents: Any, rows: int) -> Any:
+        """Pairs with what the reference says of them, if one was given."""
+        if self.reference is None:
+            return documents
+        return documents.with_reference(token_scorer(self.reference, self.op), rows)
 
 
 _HINTS = {
@@ -188,6 +212,8 @@ def packed_request(model: Network, request: FitRequest) -> FitRequest:
         request.train_on,
         {name: getattr(request, name) for name in (*names, "resident")},
         request.verbose,
+        likelihood_loss(model._training_session.objective.losses),
+        request.reference,
     )
     if not packed.is_packed:
         return request
@@ -215,7 +241,7 @@ def facts_of(documents: PackedDocuments, rows: int) -> dict[str, Any]:
         rows: Rows of a batch.
     """
     return {
-        "documents": len(documents),
+        documents.noun: len(documents),
         "tokens": documents.tokens,
         "rows": documents.rows,
         "length": documents.length,
@@ -231,7 +257,7 @@ def _line_of(documents: PackedDocuments, facts: dict[str, Any]) -> str:
         f", {facts[name]:,} {name}" for name in ("cut", "dropped") if facts[name]
     )
     return (
-        f"{facts['documents']:,} documents{beside}: {facts['tokens']:,} tokens, "
+        f"{len(documents):,} {documents.noun}{beside}: {facts['tokens']:,} tokens, "
         f"{facts['rows']:,} rows of {facts['length']:,}, {facts['fill_rate']:.1%} "
         "filled"
     )

@@ -18,6 +18,7 @@ from exburn.text.chat_template import CHATML, ChatTemplate
 from exburn.text.constraints import TextConstraint
 from exburn.text.drafts import DraftModel, DraftStatistics, PromptLookup
 from exburn.text.packing import PackedDocuments, pack
+from exburn.text.pairs import PackedPairs, pack_pairs
 from exburn.text.reading import DocumentReader
 from exburn.text.samplers import (
     Contrastive,
@@ -44,6 +45,7 @@ __all__ = [
     "Greedy",
     "MinP",
     "PackedDocuments",
+    "PackedPairs",
     "PackedTokens",
     "PromptLookup",
     "RandomSampler",
@@ -54,6 +56,7 @@ __all__ = [
     "TopK",
     "TopP",
     "pack",
+    "pack_pairs",
     "show",
 ]
 

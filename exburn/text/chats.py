@@ -74,7 +74,10 @@ class ChatText:
         text: The text.
         spans: The first character of each part that is counted, and the one behind it.
         trims: Whether blank characters behind the token that ends a part are left out.
+        label: As of ``Document``.
     """
+
+    label: bool | None = None
 
     def __init__(self, text: str, spans: Sequence[Span], *, trims: bool = False):
         self.text, self.spans, self.trims = text, spans, trims

@@ -64,6 +64,8 @@ class PackedDocuments:
         (2, 10, 0.625)
     """
 
+    noun = "documents"
+
     def __init__(
         self,
         documents: Iterable[Document] | TokenArrays,
@@ -95,7 +97,8 @@ class PackedDocuments:
 
     def __repr__(self) -> str:
         rows = "" if self.length is None else f", rows of {self.length:,} tokens"
-        return f"PackedDocuments({len(self):,} documents, {self.tokens:,} tokens{rows})"
+        kind = type(self).__name__
+        return f"{kind}({len(self):,} {self.noun}, {self.tokens:,} tokens{rows})"
 
     @property
     def tokens(self) -> int:
@@ -182,17 +185,19 @@ class PackedDocuments:
         if not 0 < at < len(self):
             raise DataError(
                 op,
-                f"validation_split={share} of {len(self)} documents leaves {at} for "
+                f"validation_split={share} of {len(self)} {self.noun} leaves {at} for "
                 f"training and {len(self) - at} for validation",
-                hint="Each part needs at least one document: pass validation_data.",
+                hint=f"Each part needs at least one {self.noun[:-1]}: pass "
+                "validation_data.",
             )
         return self._part(slice(0, at)), self._part(slice(at, None))
 
-    def _part(self, which: Any) -> PackedDocuments:
-        new = object.__new__(PackedDocuments)
-        new._tokens, new._counted = self._tokens, self._counted
-        new.lengths, new._starts = self.lengths[which], self._starts[which]
-        new.length, new.too_long = self.length, self.too_long
+    def _part(self, which: Any) -> Any:
+        new = object.__new__(type(self))
+        vars(new).update(vars(self))
+        for name in ("rows", "digest"):  # of what it was
+            vars(new).pop(name, None)
+        new._keep(which)
         new.cut = new.dropped = 0
         return new
 
@@ -211,9 +216,12 @@ class PackedDocuments:
             first = np.flatnonzero(longer)[:_SHOWN]
             raise DataError(
                 "PackedDocuments",
-                f"{longer.sum()} of {len(self)} documents are longer than a row of "
+                f"{longer.sum()} of {len(self)} {self.noun} are longer than a row of "
                 f"{length} tokens",
-                {f"document {at}": f"{self.lengths[at]} tokens" for at in first},
+                {
+                    f"{self.noun[:-1]} {at}": f"{self.lengths[at]} tokens"
+                    for at in first
+                },
                 hint="too_long='cut' takes their beginning, 'drop' leaves them out; or "
                 "raise length.",
             )
@@ -225,10 +233,15 @@ class PackedDocuments:
         self.dropped += int((~stays).sum())
         if not stays.any():
             raise DataError(
-                "PackedDocuments", f"no document fits into a row of {length} tokens"
+                "PackedDocuments",
+                f"no {self.noun[:-1]} fits into a row of {length} tokens",
             )
-        self.lengths = np.minimum(self.lengths[stays], length)
-        self._starts = self._starts[stays]
+        self._keep(stays)
+        self.lengths = np.minimum(self.lengths, length)
+
+    def _keep(self, which: Any) -> None:
+        """Leaves out all other documents."""
+        self.lengths, self._starts = self.lengths[which], self._starts[which]
 
     # ------------------------------------------------------------------ batches
     def stream(self, rows_of_batch: int, op: str = "fit") -> StreamDataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -31,10 +32,11 @@ class DocumentReader:
     """Documents of chats, prompts with completions, pairs and texts, read as they go.
 
     A row has the columns ``messages`` (a list of ``role`` and ``content``),
-    ``conversations`` (of ``from`` and ``value``), ``prompt`` and ``completion``,
-    ``chosen`` and ``rejected``, perhaps with ``prompt``, or ``text``; a list is a chat
-    and a string a text. What cannot be used is told by its place: going through the
-    documents raises at the end, with all bad rows counted, or leaves them out.
+    ``conversations`` (of ``from`` and ``value``), ``prompt`` and ``completion``
+    (perhaps with a ``label``, true for a good one), ``chosen`` and ``rejected``,
+    perhaps with ``prompt``, or ``text``; a list is a chat and a string a text. What
+    cannot be used is told by its place: going through the documents raises at the end,
+    with all bad rows counted, or leaves them out.
 
     Args:
         source: A path of JSON lines, a JSON list or Parquet; a list; a frame; a data
@@ -151,7 +153,9 @@ class DocumentReader:
             return self._pair(values, tools)
         if kind == "completion":
             prompt, answer = values["prompt"], values["completion"]
-            return (self._answer(prompt, answer, tools, values),)
+            part = self._answer(prompt, answer, tools, values)
+            part.label = _label(values.get("label"))
+            return (part,)
         return (self._writer(values).write(values["messages"], tools),)
 
     def _writer(self, values: Mapping[str, Any]) -> ChatWriter:
@@ -237,7 +241,8 @@ class DocumentReader:
             return [self._check(DocumentPair(*documents))]
         if isinstance(parts[0], _Plain) and parts[0].may_be_cut:
             return list(self._pieces(documents[0]))
-        return [self._check(documents[0])]
+        document = dataclasses.replace(documents[0], label=parts[0].label)
+        return [self._check(document)]
 
     def _pieces(self, document: Document) -> Iterator[Document]:
         """A text in pieces that are not too long, all of whose tokens are targets."""
@@ -281,10 +286,13 @@ class _Plain:
     Attributes:
         counted_from: The first character that is counted.
         may_be_cut: Whether it becomes several documents if it is long.
+        label: As of ``Document``.
 
     Raises:
         DataError: It is no text, or nothing is counted.
     """
+
+    label: bool | None = None
 
     def __init__(self, text: Any, counted_from: int = 0, *, may_be_cut: bool = False):
         if not isinstance(text, str):
@@ -337,6 +345,14 @@ class _BadRows:
             if hints
             else "Correct them, or leave them out: bad_rows='skip'.",
         )
+
+
+def _label(value: Any) -> bool | None:
+    """Whether an answer is good; ``None`` of a column that says something else."""
+    try:
+        return bool(value) if value in (True, False) else None
+    except ValueError:  # an array
+        return None
 
 
 def _tools(value: Any) -> Any:

@@ -227,7 +227,10 @@ def _open_frame(frame: Any) -> Records:
 KINDS = {
     "messages": (("messages",), ("tools", "chat_template_kwargs")),
     "conversations": (("conversations",), ("tools", "chat_template_kwargs", "system")),
-    "completion": (("prompt", "completion"), ("tools", "chat_template_kwargs")),
+    "completion": (
+        ("prompt", "completion"),
+        ("tools", "chat_template_kwargs", "label"),
+    ),
     "pairs": (("chosen", "rejected"), ("prompt", "tools", "chat_template_kwargs")),
     "text": (("text",), ()),
 }

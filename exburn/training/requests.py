@@ -95,6 +95,7 @@ class FitRequest(DataRequest):
     batch_tokens: int | None = None
     length: int | None = None
     train_on: str | None = None
+    reference: Any = None
     packing: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from exburn.core.jax_dispatch import original
 from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
+from exburn.losses.contract.likelihood import LikelihoodResult
 from exburn.module.building import untouched_metrics
 from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
@@ -30,7 +31,16 @@ from exburn.training.lookups import Lookups, value_and_grad
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
 from exburn.training.objective.head import loss_of_head
-from exburn.training.objective.objective import Objective, check_positions
+from exburn.training.objective.likelihood import (
+    likelihood_loss,
+    loss_of_tokens,
+    reference_of_batch,
+)
+from exburn.training.objective.objective import (
+    Objective,
+    beside,
+    check_positions,
+)
 from exburn.training.objective.readings import Readings, pack
 from exburn.training.placement import OneDevice
 from exburn.training.state import TrainState
@@ -251,8 +261,9 @@ class Steps:
             losses by name, the masks, the states of the model's own metrics.
         """
         states = self.objective.states(state.metrics)
+        groups = params, state.frozen, state.others
+        reference = reference_of_batch(self, groups, batch, row_mask, state.key())
         with self.objective.own.working_on(states) as own:
-            groups = params, state.frozen, state.others
             options = {"key": state.key(), "row_mask": row_mask, "tables": tables}
             options["interceptors"] = interceptors
             with self.split.running(groups, training=True, **options) as (call, ctx):
@@ -262,7 +273,7 @@ class Steps:
             outputs = preds, filled
             with substituting(ctx.scope):
                 loss, parts, outputs = self._add_up(
-                    batch, outputs, ctx, masks, row_mask, params
+                    batch, outputs, ctx, masks, row_mask, params, reference
                 )
             if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
                 others = self.split.others_of(ctx.root, *groups)
@@ -279,6 +290,7 @@ class Steps:
         with holding(self.split.numbers, arrays[2]):
             if custom := own_steps(self.custom, "test"):
                 return custom.test(arrays, totals, batch, key)
+            reference = reference_of_batch(self, arrays, batch, row_mask, key)
             with self.objective.own.working_on(self.objective.states(totals)) as own:
                 preds, _, ctx = self.split.forward(
                     arrays, x, training=False, key=key, row_mask=row_mask
@@ -287,7 +299,7 @@ class Steps:
                 out = preds, filled
                 with substituting(ctx.scope):
                     loss, parts, out = self._add_up(
-                        batch, out, ctx, masks, row_mask, arrays[0]
+                        batch, out, ctx, masks, row_mask, arrays[0], reference
                     )
             totals = self.objective.with_states(totals, own)
             draws = random_keys.key_scope(lambda: _key_of_metrics(key))
@@ -459,12 +471,22 @@ class Steps:
 
 
 def _add_up(
-    split, objective, makes_scores, batch, outputs, ctx, masks, row_mask, params
+    split,
+    objective,
+    makes_scores,
+    batch,
+    outputs,
+    ctx,
+    masks,
+    row_mask,
+    params,
+    reference,
 ):
     """The loss with everything that layers and regularizers add to it.
 
     Args:
         makes_scores: Whether the outputs are made, whatever the loss needs of them.
+        reference: What a reference says of the tokens, if the loss reads that.
 
     Returns:
         The loss, the losses by name, and the outputs, with what is known of their rows
@@ -482,7 +504,10 @@ def _add_up(
             makes_scores = True
         heads = [] if makes_scores else ctx.heads(outputs[0])
         result = None
-        if any(heads):
+        if likelihood_loss(objective.losses) is not None:
+            arguments = batch, outputs[0], ctx, row_mask, reference
+            result = loss_of_tokens(objective, *arguments)
+        elif any(heads):
             arguments = outputs[0], heads, w, masks, row_mask
             result = loss_of_head(objective, y, *arguments)
         if ctx.training:
@@ -626,6 +651,8 @@ def _weight(
 ) -> Any:
     """What a batch's loss counts for in means: its rows, or its tokens."""
     x, y, w = batch
+    if objective.by_tokens and isinstance(beside(outputs), LikelihoodResult):
+        return beside(outputs).weight
     if objective.by_tokens:
         return objective.total_weight(y, outputs, w, masks, row_mask)
     return _count_positions(x, row_mask, masks)

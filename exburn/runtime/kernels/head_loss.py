@@ -291,6 +291,67 @@ def _on_devices(static, x, weights, numbers, rows):
     return structures[-1].unflatten(results)
 
 
+def head_log_probabilities(
+    head: Head, labels: jax.Array, live: jax.Array | None = None
+) -> jax.Array:
+    """The log-probability of each row's label, ``[…]`` in float32.
+
+    The gradient may weigh each row by any number, such as one that depends on the sum
+    of all: the scores are made once more for it, as ``jax.checkpoint`` would.
+
+    Args:
+        head: The product.
+        labels: ``[…]``; one that is no class gives NaN.
+        live: ``[…]``, false for rows that are not computed, and give 0.
+
+    Example:
+        >>> head = Head(jnp.zeros((2, 3)), jnp.zeros((3, 4)))
+        >>> likely = head_log_probabilities(head, jnp.array([0, 3]))
+        >>> [round(float(value), 4) for value in likely]
+        [-1.3863, -1.3863]
+    """
+    weights = head.kernel, head.bias
+    return _likely(head.turned, head.x, weights, (head.soft_cap, labels, live))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _likely(turned: bool, x: Any, weights: Any, rows: Any) -> jax.Array:
+    scored, _ = _score(turned, x, weights, rows)
+    live = rows[2]
+    return -scored.losses if live is None else jnp.where(live, -scored.losses, 0)
+
+
+def _score(turned: bool, x: Any, weights: Any, rows: Any, factors: Any = None) -> Any:
+    """`head_cross_entropy` of rows that are not all looked at."""
+    cap, labels, live = rows
+    head = Head(x, *weights, cap, turned)
+    factors = jnp.ones(labels.shape, jnp.float32) if factors is None else factors
+    plan = RowChunks(sorts=live is not None)
+    return head_cross_entropy(head, labels, factors, live, plan=plan)
+
+
+def _likely_forward(turned: bool, x: Any, weights: Any, rows: Any):
+    learnt = () if _is_differentiated(weights) else None
+    x, weights, rows = (jax.tree.map(_value, v) for v in (x, weights, rows))
+    return _likely(turned, x, weights, rows), (x, weights, rows, learnt)
+
+
+def _likely_backward(turned, residuals, slope):
+    x, weights, rows, learnt = residuals
+    if isinstance(slope, SymbolicZero):
+        return None, None, None
+
+    def total(x: Any, weights: Any) -> jax.Array:
+        return _score(turned, x, weights, rows, -slope)[1]
+
+    if learnt is None:  # a frozen head has no gradient
+        return jax.grad(total)(x, weights), None, None
+    return *jax.grad(total, (0, 1))(x, weights), None
+
+
+_likely.defvjp(_likely_forward, _likely_backward, symbolic_zeros=True)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _in_chunks(static, x, weights, numbers, rows):
     """The rows' losses and ranks, and the gradients of their weighted sum.

@@ -15,6 +15,7 @@ from exburn import losses, metrics
 from exburn.core.random_keys import key_scope
 from exburn.errors import ArgumentError, DataError, LogitsWarning, warn
 from exburn.losses.contract.base import copy_with
+from exburn.losses.contract.likelihood import LikelihoodResult
 from exburn.metrics.means import (
     counting_positions,
     counting_values,
@@ -43,6 +44,7 @@ from exburn.training.objective.by_output import (
     nested_names,
     unused_name,
 )
+from exburn.training.objective.likelihood import check_alone, likelihood_loss
 from exburn.training.objective.stateful_metrics import OwnMetrics
 
 _OWN = "metrics of the model"  # key of their states among the totals
@@ -125,7 +127,7 @@ class Objective:
         by_tokens: bool = False,
     ):
         self.by_tokens = by_tokens
-        self._loss, self._loss_weights = get_losses(loss), loss_weights
+        self._loss, self._loss_weights = check_alone(get_losses(loss)), loss_weights
         self._loss_names = get_losses(loss, each=loss_name)
         check_scales(loss_weights)
         if by_tokens:
@@ -290,6 +292,8 @@ class Objective:
     # ------------------------------------------------------------------ data
     def split_targets(self, y: Any) -> list[Any]:
         """Targets for each output, ``None`` where there are none."""
+        if isinstance(y, Mapping) and likelihood_loss(self._loss) is not None:
+            y = y["tokens"]  # the other columns are for the loss alone
         return self._split("y", y)
 
     def split_weights(self, w: Any) -> list[Any]:
@@ -346,7 +350,7 @@ class Objective:
 
     def init(self) -> dict[str, Any]:
         """Fresh totals."""
-        state: dict[str, Any] = {n: _LOSS_MEAN.init() for n in ("loss", *self.parts)}
+        state: dict[str, Any] = {n: _LOSS_MEAN.init() for n in _mean_names(self)}
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
         return state | ({_OWN: self.own.init()} if self.own.names else {})
@@ -382,13 +386,12 @@ class Objective:
         Args:
             graded: The gradients of these losses were computed, in the same program.
             outputs: As of `loss`, and what is known of the rows (``ScoredRows``)
-                where scores were not made.
+                where scores were not made, or of a loss of log-probabilities.
             ragged: Whether the rows have unlike lengths: metrics of their positions
                 count each of them once.
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
-        scored = outputs[2] if len(outputs) > 2 else None
-        totals = dict(totals)
+        totals, scored = _with_figures(dict(totals), beside(outputs))
         values = {"loss": loss, **parts}
         for name in ("loss", *self.parts):  # that of a single loss is not logged
             if name in values:
@@ -459,7 +462,7 @@ class Objective:
         """Names of the logs, in the order of what ``evaluate`` returns, Keras'."""
         meters = [m.name for m in self.meters]
         plain, last = ([], sorted(meters)) if any(self._prefixes) else (meters, [])
-        names = ["loss", *plain, *self.parts, *self.own.names, *last]
+        names = ["loss", *_figures(self), *plain, *self.parts, *self.own.names, *last]
         return [name for name in dict.fromkeys(names) if self._logs(name)]
 
     def _logs(self, name: str) -> bool:
@@ -494,6 +497,31 @@ class Objective:
     @property
     def wants_targets(self) -> bool:
         return self._loss is not None
+
+
+def _figures(objective: Objective) -> tuple[str, ...]:
+    """Names of what a loss of log-probabilities tells beside itself."""
+    loss = likelihood_loss(objective.losses)
+    return () if loss is None else loss.figures
+
+
+def _mean_names(objective: Objective) -> tuple[str, ...]:
+    """Names of what is the mean of numbers that batches have."""
+    return "loss", *objective.parts, *_figures(objective)
+
+
+def _with_figures(totals: dict[str, Any], scored: Any) -> tuple[dict[str, Any], Any]:
+    """The totals with what such a loss tells of a batch; else what is of its rows."""
+    if not isinstance(scored, LikelihoodResult):
+        return totals, scored
+    for name, (value, weight) in scored.figures.items():
+        totals[name] = _LOSS_MEAN.update(totals[name], value, weight)
+    return totals, None
+
+
+def beside(outputs: tuple) -> Any:
+    """What came with outputs: what is known of their rows, or a loss of them."""
+    return outputs[2] if len(outputs) > 2 else None
 
 
 def check_positions(objective: Objective, y: Any, outputs: Any, masks: Any) -> None:
