@@ -130,7 +130,10 @@ class RotaryEmbedding(Layer):
             inputs.astype(wide), [size // 2, size][: 1 + self._is_partial], features
         )
         parts = [x * cos - y * sin, y * cos + x * sin, *rest]
-        return jnp.concatenate(parts, axis=features).astype(inputs.dtype)
+        turned = jnp.concatenate(parts, axis=features).astype(inputs.dtype)
+        if cache is not None and not rest and (rank, time, features) == (4, 1, 3):
+            cache.note_turned(turned, inputs, (cos, sin))
+        return turned
 
     @property
     def _is_partial(self) -> bool:

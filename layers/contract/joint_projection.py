@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.layers.contract.key_value_cache import current_cache
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.runtime.kernels import short_attention
-from exburn.runtime.kernels.qkv_projection import joint_product, products
+from exburn.runtime.kernels.qkv_projection import joined, joint_product, split
 from exburn.runtime.sharding.current import divides_features
 
 
@@ -34,11 +35,14 @@ def project(layer: Any, query, key, value, same: bool):
     if not (same and _joins(parts)):
         return parts[0](query), parts[1](key), parts[2](value)
     biases = _biases(layer, parts) if layer.use_bias else None
-    pieces = products(query, _kernels(layer, parts), biases)
-    return [
-        piece.reshape(*piece.shape[:-1], *part.kernel.shape[1:])
-        for piece, part in zip(pieces, parts, strict=True)
-    ]
+    kernels, cache = _kernels(layer, parts), current_cache()
+    product, offset, heads = joined(query, kernels, biases), 0, []
+    for piece, part in zip(split(product, kernels), parts, strict=True):
+        heads.append(piece.reshape(*piece.shape[:-1], *part.kernel.shape[1:]))
+        if cache is not None:
+            cache.note_part(heads[-1], product, offset)
+        offset += piece.shape[-1]
+    return heads
 
 
 def attends_short(layer: Any, x, training: bool) -> bool:

@@ -24,6 +24,8 @@ from jax import lax
 from exburn.core import forward_context
 from exburn.errors import ArgumentError
 from exburn.layers.attention.scaled_dot_product import bound_scores
+from exburn.runtime.kernels import cached_attention
+from exburn.runtime.kernels.cached_attention import Heads, Reading, rounded
 
 Entry = tuple[jax.Array, ...]
 
@@ -33,7 +35,8 @@ class KeyValueCache:
 
     Attributes:
         entries: ``keys, values`` of each call of attention, by the layer's path and the
-            number of the call: ``[batch, key heads, slots, size]``.
+            number of the call: ``[batch, key heads, slots, size]``. Those of int8 have
+            scales behind them, ``[batch, key heads, slots]`` each.
     """
 
     def __init__(self, entries: dict[str, Entry]):
@@ -75,6 +78,14 @@ class KeyValueCache:
     def note_turning_length(self, count: int) -> None:
         """Notes that all tokens of texts of more than ``count`` have other keys."""
 
+    def note_part(self, heads: jax.Array, product: jax.Array, offset: int) -> None:
+        """Notes that heads are entries of a product, ``[batch, tokens, …]``."""
+
+    def note_turned(
+        self, turned: jax.Array, heads: jax.Array, angles: tuple[jax.Array, jax.Array]
+    ) -> None:
+        """Notes the heads that were turned, and by which cosines and sines."""
+
     def _name(self, layer: Any) -> str:
         """The entry of this call."""
         ctx = forward_context.current()
@@ -89,22 +100,29 @@ class PromptCache(KeyValueCache):
 
     Args:
         slots: Slots of a row.
+        few_bits: Whether keys and values are kept as int8, each head of a token with a
+            scale.
     """
 
-    def __init__(self, slots: int):
+    def __init__(self, slots: int, few_bits: bool = False):
         super().__init__({})
-        self._slots = slots
+        self._slots, self._few_bits = slots, few_bits
 
     def positions(self, count):
         return jnp.arange(count)[None]
 
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
-        self.entries[self._name(layer)] = self._pad(key), self._pad(value)
+        arrays = key, value
+        if self._few_bits:
+            (key_bits, keys), (value_bits, values) = map(rounded, arrays)
+            arrays = key_bits, value_bits, keys, values
+        self.entries[self._name(layer)] = tuple(map(self._pad, arrays))
         return whole(query, key, value)
 
     def _pad(self, heads: jax.Array) -> jax.Array:
-        free = self._slots - heads.shape[1]
-        return jnp.pad(heads.swapaxes(1, 2), ((0, 0), (0, 0), (0, free), (0, 0)))
+        widths = [(0, 0)] * heads.ndim
+        widths[2] = 0, self._slots - heads.shape[1]
+        return jnp.pad(heads.swapaxes(1, 2), widths)
 
 
 class StepCache(KeyValueCache):
@@ -123,33 +141,76 @@ class StepCache(KeyValueCache):
         super().__init__(entries)
         self._lengths, self._prompt, self._index = lengths, prompt, index
         self._seen: dict[int | None, jax.Array] = {}
+        self._parts: dict[int, tuple] = {}
+        self._turned: dict[int, tuple] = {}
 
     def positions(self, count):
         return (self._lengths + self._index - self._prompt)[:, None]
 
+    def note_part(self, heads, product, offset):
+        self._parts[id(heads)] = heads, Heads(product, offset)
+
+    def note_turned(self, turned, heads, angles):
+        self._turned[id(turned)] = turned, heads, angles
+
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
-        name = self._name(layer)
-        keys, values = self.entries[name]
-        keys = self._with(keys, key)
-        values = self._with(values, value)
-        self.entries[name] = keys, values
-        batch, _, heads, size = query.shape
+        name, (batch, _, heads, size) = self._name(layer), query.shape
+        entry = self.entries[name]
+        if cached_attention.fits(query, entry):
+            reading = Reading(heads, self._prompt, scale, window, soft_cap)
+            out, self.entries[name] = self._attend_by_kernel(
+                query, key, value, entry, reading
+            )
+            return out.reshape(batch, 1, heads, -1)
+        keys, values, *scales = entry = self._with(entry, key, value)
+        self.entries[name] = entry
         groups = keys.shape[1]
         query = (query * jnp.asarray(scale, query.dtype)).reshape(
             batch, groups, heads // groups, size
         )
         wide = jnp.promote_types(query.dtype, jnp.float32)
+        if scales:
+            keys, values = keys.astype(query.dtype), values.astype(query.dtype)
         scores = jnp.einsum("bkgh,bksh->bkgs", query, keys, preferred_element_type=wide)
+        if scales:
+            scores = scores * scales[0][:, :, None]
         scores = bound_scores(scores, soft_cap)
         seen = self._readable(window, keys.shape[2])[:, None, None]
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        if scales:
+            weights = weights * scales[1][:, :, None]
         out = jnp.einsum("bkgs,bksv->bkgv", weights.astype(values.dtype), values)
         return out.reshape(batch, 1, heads, -1)
 
-    def _with(self, old: jax.Array, new: jax.Array) -> jax.Array:
-        """The array with the token's heads in its slot."""
-        heads = new.swapaxes(1, 2).astype(old.dtype)
-        return lax.dynamic_update_slice(old, heads, (0, 0, self._index, 0))
+    def _attend_by_kernel(self, query, key, value, entry, reading) -> tuple:
+        """The heads read by one kernel, which turns them and takes the token in."""
+        turns = [self._turned.get(id(heads)) for heads in (query, key)]
+        angles = None
+        if all(turns):
+            (query, angles), (key, _) = ((plain, turn) for _, plain, turn in turns)
+            rows = query.shape[0]
+            angles = [jnp.broadcast_to(v, (rows, *v.shape[1:])) for v in angles]
+        parts = [
+            self._parts.get(id(heads), (heads, Heads(heads)))[1]
+            for heads in (query, key, value)
+        ]
+        return cached_attention.attend(
+            *parts, entry, self._lengths, self._index, reading, angles
+        )
+
+    def _with(self, entry: Entry, key: jax.Array, value: jax.Array) -> Entry:
+        """The entry with the token's heads in its slot."""
+        arrays = key, value
+        if len(entry) > 2:
+            (key_bits, keys), (value_bits, values) = map(rounded, arrays)
+            arrays = key_bits, value_bits, keys, values
+        place = 0, 0, self._index, 0
+        return tuple(
+            lax.dynamic_update_slice(
+                old, new.swapaxes(1, 2).astype(old.dtype), place[: old.ndim]
+            )
+            for old, new in zip(entry, arrays, strict=True)
+        )
 
     def _readable(self, window: int | None, slots: int) -> jax.Array:
         """``[batch, slots]``: which slots the token sees; it always sees its own."""

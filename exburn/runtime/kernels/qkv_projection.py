@@ -31,10 +31,10 @@ from exburn.runtime.sharding.current import row_parts
 _WIDE = 5 << 20  # elements in float32; with fewer, joining once took longer
 
 
-def products(
+def joined(
     x: jax.Array, kernels: Sequence[jax.Array], biases: Sequence[jax.Array] | None
-) -> list[jax.Array]:
-    """``x @ kernel + bias`` for each of the kernels.
+) -> jax.Array:
+    """``x @ kernel + bias`` for each of the kernels, side by side.
 
     Args:
         x: ``[…, in]``
@@ -42,15 +42,18 @@ def products(
         biases: ``[columns]`` each.
 
     Returns:
-        ``[…, columns]`` each.
+        ``[…, all columns]``
     """
     y = joint_product(x, kernels)
     if _gains_by_barrier(y):
         # The barrier's transpose makes the three gradients one array, once; without
         # it XLA joins them in each of the operations that read them.
         y = lax.optimization_barrier(y)
-    if biases is not None:
-        y = y + jnp.concatenate(biases)
+    return y if biases is None else y + jnp.concatenate(biases)
+
+
+def split(y: jax.Array, kernels: Sequence[jax.Array]) -> list[jax.Array]:
+    """The columns of each kernel."""
     sizes = [kernel.shape[1] for kernel in kernels]
     return jnp.split(y, list(itertools.accumulate(sizes))[:-1], axis=-1)
 

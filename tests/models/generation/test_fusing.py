@@ -8,7 +8,7 @@ import pytest
 import exburn
 from exburn.applications import GPT2, Llama
 from exburn.applications.decoder import Decoder
-from exburn.runtime.kernels import padded_matmul, vector_product
+from exburn.runtime.kernels import cached_attention, padded_matmul, vector_product
 
 SIZES = {"vocabulary_size": 40, "layers": 2, "width": 16, "heads": 4, "mlp_width": 24}
 MODELS = {
@@ -41,7 +41,9 @@ def kernels(monkeypatch):
         calls.append((form, len(matrices)))
         return call(form, matrices, *args, **kwargs)
 
-    monkeypatch.setattr(vector_product, "options", lambda *_, **__: {"interpret": True})
+    for module in (vector_product, cached_attention):
+        monkeypatch.setattr(module, "options", lambda *_, **__: {"interpret": True})
+    monkeypatch.setattr(cached_attention, "SMALLEST", 2)
     monkeypatch.setattr(vector_product, "call", count)
     runs = padded_matmul.dispatch
     monkeypatch.setattr(runs, "runs_kernels", lambda: True)

@@ -8,7 +8,7 @@ from tests.layers.peer import data
 from tests.runtime.kernels.interpreted import close, derivatives, pure
 
 from exburn import layers
-from exburn.runtime.kernels.qkv_projection import products
+from exburn.runtime.kernels.qkv_projection import joined as join
 
 X = data(4, 6, 8)
 
@@ -55,5 +55,5 @@ def test_attentions_gradients_are_joined_by_a_barrier(request, bias):
 def test_a_barrier_is_for_arrays_of_which_it_was_faster(rows, dtype, joined):
     x = jax.ShapeDtypeStruct((rows, 8), dtype)
     kernels = [jax.ShapeDtypeStruct((8, 512), dtype)] * 2
-    program = jax.make_jaxpr(lambda x, *kernels: products(x, kernels, None))
+    program = jax.make_jaxpr(lambda x, *kernels: join(x, kernels, None))
     assert ("optimization_barrier" in str(program(x, *kernels))) == joined
