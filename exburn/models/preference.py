@@ -118,6 +118,6 @@ def _make_score(split: SplitModule) -> Callable:
         key = jax.random.key(0)  # of layers that draw at inference
         with split.running(groups, training=False, key=key) as (call, ctx):
             outputs = split.call_on(x, call, groups, ctx)((x,), {})
-            return token_log_probabilities(ctx, one_output(outputs), tokens)
+            return token_log_probabilities(ctx, one_output(outputs), tokens)[0]
 
     return score

@@ -30,6 +30,8 @@ class TokenLikelihoods(NamedTuple):
         segments: Which answer of its row a token is of, from 1 on; 0: of none.
         counted: 1.0 where the next token is a part of the answer, else 0.0.
         columns: What the targets have beside the tokens.
+        entropy: The entropy of what the model expects at each place; ``None`` for
+            losses that do not read it. It has no gradient.
     """
 
     likely: jax.Array
@@ -37,6 +39,7 @@ class TokenLikelihoods(NamedTuple):
     segments: jax.Array
     counted: jax.Array
     columns: Mapping[str, Any]
+    entropy: jax.Array | None = None
 
 
 class LikelihoodResult(NamedTuple):
@@ -63,12 +66,16 @@ class LikelihoodLoss(Loss):
         figures: Names of what is told beside the loss, in logs and in a history.
         reads_reference: Whether the log-probabilities of a reference are needed.
         reads_prompts: Whether those of prompts are, too, not of answers alone.
+        reads_entropy: Whether the entropy is.
+        temperature: By which scores are divided before all this.
         labelled: Whether rows are single answers with labels, not pairs.
     """
 
     figures: ClassVar[tuple[str, ...]] = ()
     reads_reference: ClassVar[bool] = True
     reads_prompts: ClassVar[bool] = False
+    reads_entropy: ClassVar[bool] = False
+    temperature: float = 1.0
     labelled: ClassVar[bool] = False
     per_sample = True
     casts_targets = False

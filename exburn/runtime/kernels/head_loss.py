@@ -82,11 +82,13 @@ class ScoredRows(NamedTuple):
         losses: The cross-entropy of each.
         first: Whether the label's score is the highest, and the first of these.
         higher: How many scores are higher than the label's.
+        entropy: That of the softmax of the scores.
     """
 
     losses: Any
     first: Any = None
     higher: Any = None
+    entropy: Any = None
 
 
 def knowing(scored: ScoredRows | None) -> AbstractContextManager[Any]:
@@ -112,7 +114,7 @@ class RowChunks:
 
     Attributes:
         chunk: Rows of a chunk; ``None``: as many as `rows_of_chunk` says.
-        first, higher: Whether `ScoredRows` has these.
+        first, higher, entropy: Whether `ScoredRows` has these.
         sorts: Whether rows that count nothing are put last, and left out.
         narrow: Whether scores of half precision stay so between the product and the
             losses; else they are float32.
@@ -123,6 +125,7 @@ class RowChunks:
     chunk: int | None = None
     first: bool = False
     higher: bool = False
+    entropy: bool = False
     sorts: bool = False
     narrow: bool = False
     once: bool = False
@@ -285,16 +288,16 @@ def _on_devices(static, x, weights, numbers, rows):
 
     plan = static[0]
     summed = len(jax.tree.leaves(weights)) if plan.kernel_slope else 0
-    of_rows = 1 + plan.first + plan.higher + plan.x_slope
+    of_rows = 1 + plan.first + plan.higher + plan.entropy + plan.x_slope
     axes = (0, *[None] * shared, *[0] * (len(leaves) - 1 - shared))
     results = by_rows(flat, axes, (*[0] * of_rows, *[None] * summed))(*leaves)
     return structures[-1].unflatten(results)
 
 
 def head_log_probabilities(
-    head: Head, labels: jax.Array, live: jax.Array | None = None
-) -> jax.Array:
-    """The log-probability of each row's label, ``[…]`` in float32.
+    head: Head, labels: jax.Array, live: jax.Array | None = None, entropy: bool = False
+) -> tuple[jax.Array, jax.Array | None]:
+    """The log-probability of each row's label, and the entropy, ``[…]`` in float32.
 
     The gradient may weigh each row by any number, such as one that depends on the sum
     of all: the scores are made once more for it, as ``jax.checkpoint`` would.
@@ -303,46 +306,49 @@ def head_log_probabilities(
         head: The product.
         labels: ``[…]``; one that is no class gives NaN.
         live: ``[…]``, false for rows that are not computed, and give 0.
+        entropy: Whether that is asked for, too; it has no gradient.
 
     Example:
         >>> head = Head(jnp.zeros((2, 3)), jnp.zeros((3, 4)))
-        >>> likely = head_log_probabilities(head, jnp.array([0, 3]))
+        >>> likely, _ = head_log_probabilities(head, jnp.array([0, 3]))
         >>> [round(float(value), 4) for value in likely]
         [-1.3863, -1.3863]
     """
     weights = head.kernel, head.bias
-    return _likely(head.turned, head.x, weights, (head.soft_cap, labels, live))
+    rows = head.soft_cap, labels, live
+    return _likely((head.turned, entropy), head.x, weights, rows)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _likely(turned: bool, x: Any, weights: Any, rows: Any) -> jax.Array:
-    scored, _ = _score(turned, x, weights, rows)
-    live = rows[2]
-    return -scored.losses if live is None else jnp.where(live, -scored.losses, 0)
+def _likely(static: Any, x: Any, weights: Any, rows: Any) -> Any:
+    scored, _ = _score(static, x, weights, rows)
+    results, live = (-scored.losses, scored.entropy), rows[2]
+    return jax.tree.map(lambda v: v if live is None else jnp.where(live, v, 0), results)
 
 
-def _score(turned: bool, x: Any, weights: Any, rows: Any, factors: Any = None) -> Any:
+def _score(static: Any, x: Any, weights: Any, rows: Any, factors: Any = None) -> Any:
     """`head_cross_entropy` of rows that are not all looked at."""
-    cap, labels, live = rows
+    (turned, entropy), (cap, labels, live) = static, rows
     head = Head(x, *weights, cap, turned)
+    entropy = entropy and factors is None
     factors = jnp.ones(labels.shape, jnp.float32) if factors is None else factors
-    plan = RowChunks(sorts=live is not None)
+    plan = RowChunks(entropy=entropy, sorts=live is not None)
     return head_cross_entropy(head, labels, factors, live, plan=plan)
 
 
-def _likely_forward(turned: bool, x: Any, weights: Any, rows: Any):
+def _likely_forward(static: Any, x: Any, weights: Any, rows: Any):
     learnt = () if _is_differentiated(weights) else None
     x, weights, rows = (jax.tree.map(_value, v) for v in (x, weights, rows))
-    return _likely(turned, x, weights, rows), (x, weights, rows, learnt)
+    return _likely(static, x, weights, rows), (x, weights, rows, learnt)
 
 
-def _likely_backward(turned, residuals, slope):
-    x, weights, rows, learnt = residuals
+def _likely_backward(static, residuals, slopes):
+    (x, weights, rows, learnt), (slope, _) = residuals, slopes
     if isinstance(slope, SymbolicZero):
         return None, None, None
 
     def total(x: Any, weights: Any) -> jax.Array:
-        return _score(turned, x, weights, rows, -slope)[1]
+        return _score(static, x, weights, rows, -slope)[1]
 
     if learnt is None:  # a frozen head has no gradient
         return jax.grad(total)(x, weights), None, None
@@ -510,6 +516,10 @@ def _chunk(static, weights, numbers, x, labels, factors, alone=False):
     losses = jnp.where(is_class, losses, jnp.nan)
     scored = _rank(plan, scores, jnp.where(is_class, own, jnp.nan), places, labels)
     scored = scored._replace(losses=losses)
+    if plan.entropy:
+        parts = jnp.where(shares > 0, shares * (scores - top), 0)
+        entropy = log_total - jnp.sum(parts, axis=1) / total[:, 0]
+        scored = scored._replace(entropy=entropy)
     if not differentiates:
         return scored, None, (None, None)
     goal: Any = mine
@@ -526,7 +536,8 @@ def _chunk(static, weights, numbers, x, labels, factors, alone=False):
 def _reads_once(plan, numbers, kernel, turned) -> bool:
     """Whether Triton's kernel computes what is asked of plain scores."""
     fitting = kernel.dtype == jnp.bfloat16 and not kernel.shape[not turned] % GROUP
-    return fitting and not numbers and not plan.higher and runs_kernels()
+    asked = plan.higher or plan.entropy
+    return fitting and not numbers and not asked and runs_kernels()
 
 
 def _read_once(plan, scores, labels, factors, classes):

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import is_known
 from exburn.core.forward_context import Context
 from exburn.data import is_packed
 from exburn.errors import ArgumentError, ShapeError
@@ -25,13 +26,18 @@ from exburn.losses.contract.likelihood import (
 )
 from exburn.losses.contract.probabilities import label_log_likelihood
 from exburn.module.traversal import iter_modules
-from exburn.runtime.kernels.head_loss import fits, head_log_probabilities
+from exburn.runtime.kernels.head_loss import Head, fits, head_log_probabilities
 from exburn.training.module import SplitModule
 
 
 def token_log_probabilities(
-    ctx: Context, scores: jax.Array, tokens: jax.Array, counted: Any = None
-) -> jax.Array:
+    ctx: Context,
+    scores: jax.Array,
+    tokens: jax.Array,
+    counted: Any = None,
+    temperature: Any = 1.0,
+    entropy: bool = False,
+) -> tuple[jax.Array, jax.Array | None]:
     """The log-probability of the next token at each place, ``[rows, length]``.
 
     Args:
@@ -39,12 +45,37 @@ def token_log_probabilities(
         scores: Its output, ``[rows, length, vocabulary]``.
         tokens: ``[rows, length]``: the next tokens.
         counted: ``[rows, length]`` booleans: others give 0, and need not be computed.
+        temperature: The scores are divided by it.
+        entropy: Whether the entropy at each place is asked for, too.
+
+    Returns:
+        Both; ``None`` for what is not asked for.
     """
     head = ctx.head_of(scores)
     if head is not None and fits(head):
-        return head_log_probabilities(head, tokens, counted)
-    likely = label_log_likelihood(tokens, scores, True, -1)
-    return likely if counted is None else jnp.where(counted, likely, 0)
+        head = _divide(head, temperature)
+        return head_log_probabilities(head, tokens, counted, entropy)
+    if not is_known(temperature, 1):
+        scores = scores / temperature
+    results = label_log_likelihood(tokens, scores, True, -1), None
+    if entropy:
+        likely = jax.nn.log_softmax(jax.lax.stop_gradient(scores).astype(jnp.float32))
+        results = results[0], -jnp.sum(jnp.exp(likely) * likely, axis=-1)
+    if counted is None:
+        return results
+    return jax.tree.map(lambda v: jnp.where(counted, v, 0), results)
+
+
+def _divide(head: Head, temperature: Any) -> Head:
+    """The head whose scores are those of another one, divided by a number."""
+    if is_known(temperature, 1):
+        return head
+
+    def divide(value: Any) -> Any:
+        return value if value is None else value / temperature
+
+    x = divide(head.x).astype(head.x.dtype)
+    return head._replace(x=x, bias=divide(head.bias), soft_cap=divide(head.soft_cap))
 
 
 def reference_log_probabilities(
@@ -66,7 +97,7 @@ def reference_log_probabilities(
     options = {"training": False, "key": key, "prepare": _rest_adapters}
     with split.running(groups, **options) as (call, ctx):
         outputs = split.call_on(x, call, groups, ctx)((x,), {})
-        likely = token_log_probabilities(ctx, one_output(outputs), tokens, counted)
+        likely, _ = token_log_probabilities(ctx, one_output(outputs), tokens, counted)
     return jax.lax.stop_gradient(likely)
 
 
@@ -121,9 +152,10 @@ def rows_of(loss: LikelihoodLoss, batch: tuple, row_mask: Any) -> TokenLikelihoo
         ArgumentError: The batch has no packed rows.
     """
     x, y, w = batch
-    if not is_packed(x) or not isinstance(y, Mapping):
+    if not isinstance(y, Mapping):
         raise packed_only(loss)
-    segments, counted = x.segments, (w != 0).astype(jnp.float32)
+    counted = (w != 0).astype(jnp.float32)
+    segments = x.segments if is_packed(x) else jnp.ones(x.shape, jnp.int32)
     if row_mask is not None:
         segments = jnp.where(row_mask[:, None], segments, 0)
         counted = jnp.where(row_mask[:, None], counted, 0)
@@ -177,8 +209,10 @@ def loss_of_tokens(
     if reference is not None:
         rows = rows._replace(reference=reference)
     asked, scores = asked_tokens(loss, rows), one_output(outputs)
-    likely = token_log_probabilities(ctx, scores, batch[1]["tokens"], asked)
-    result = loss.of_tokens(rows._replace(likely=likely))
+    likely, entropy = token_log_probabilities(
+        ctx, scores, batch[1]["tokens"], asked, loss.temperature, loss.reads_entropy
+    )
+    result = loss.of_tokens(rows._replace(likely=likely, entropy=entropy))
     total = jnp.zeros((), jnp.float32) + objective._scales[term.place] * result.loss
     return total, {term.name: result.loss}, result
 

@@ -9,7 +9,12 @@ from tests.distribution.devices import on_devices
 from exburn import config
 from exburn.losses import sparse_categorical_crossentropy
 from exburn.runtime.kernels import cross_entropy_gpu, head_loss
-from exburn.runtime.kernels.head_loss import Head, RowChunks, head_cross_entropy
+from exburn.runtime.kernels.head_loss import (
+    Head,
+    RowChunks,
+    head_cross_entropy,
+    head_log_probabilities,
+)
 from exburn.training.placement import _is_kept
 
 RNG = np.random.default_rng(0)
@@ -277,3 +282,35 @@ def test_a_kernel_may_read_the_scores(monkeypatch):
     for a, b in zip(grads, others, strict=True):
         a, b = (np.asarray(v, np.float32) for v in (a, b))
         np.testing.assert_allclose(a, b, rtol=5e-2, atol=2e-2 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(("turned", "cap"), [(False, None), (True, 4.0)])
+def test_log_probabilities_and_entropies_are_those_of_the_scores(turned, cap):
+    rng = np.random.default_rng(2)
+    x = jnp.array(rng.normal(size=(3, 50, 8)), jnp.float32)
+    kernel = jnp.array(rng.normal(size=(1100, 8)), jnp.float32)
+    bias = jnp.array(rng.normal(size=1100), jnp.float32)
+    labels = jnp.array(rng.integers(0, 1100, (3, 50)))
+    live = jnp.array(rng.random((3, 50)) < 0.7)
+    slope = jnp.array(rng.normal(size=(3, 50)), jnp.float32)
+
+    def plain(x, kernel):
+        scores = x @ kernel.T + bias
+        scores = scores if cap is None else cap * jnp.tanh(scores / cap)
+        likely = jax.nn.log_softmax(scores)
+        own = jnp.take_along_axis(likely, labels[..., None], -1)[..., 0]
+        entropy = -jnp.sum(jnp.exp(likely) * likely, -1)
+        return jnp.where(live, own, 0), jnp.where(live, entropy, 0)
+
+    def of_head(x, kernel):
+        head = Head(x, kernel if turned else kernel.T, bias, cap, turned)
+        return head_log_probabilities(head, labels, live, entropy=True)
+
+    for ours, theirs in zip(of_head(x, kernel), plain(x, kernel), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+    def total(way):
+        return lambda *args: jnp.sum(jnp.square(way(*args)[0]) * slope)
+
+    ours, theirs = (jax.grad(total(way), (0, 1))(x, kernel) for way in (of_head, plain))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3), ours, theirs)
