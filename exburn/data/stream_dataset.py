@@ -52,6 +52,7 @@ class StreamDataset:
         options: What the model takes, as far as it is known.
         digest: Of all that the batches are made of, where the source knows it: what a
             run that is taken up compares.
+        settings: What the batches depend on beside that, by name.
         tokens: Tokens of an epoch, where rows are of those and somebody counted them.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
@@ -81,6 +82,7 @@ class StreamDataset:
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self.digest: str | None = None
+        self.settings: Mapping[str, Any] = {}
         self.tokens: int | None = None
         self._factory, self._release = factory, release
         self.check: Callable[[tuple], None] | None = None

@@ -210,7 +210,7 @@ def count_by_tokens(model: Network) -> None:
     itself (``fit`` of chats and documents) calls it before anything is traced.
     """
     run = model._training_session
-    if run.settings.get("accumulate") is not None or _own_step(model):
+    if run.settings.get("accumulate") is not None or own_step(model):
         return
     _loss_of(model, run.settings["loss"], "tokens")
     run.settings["accumulate"] = "tokens"
@@ -287,7 +287,7 @@ def _loss_of(model: Any, loss: Any, accumulate: str | None) -> tuple[Any, str | 
             "compile",
             f"accumulate must be 'means' or 'tokens', received {accumulate!r}",
         )
-    own = _own_step(model)
+    own = own_step(model)
     if loss is None and own is None and hasattr(model, "default_loss"):
         loss, accumulate = model.default_loss(), accumulate or "tokens"
     if accumulate != "tokens":
@@ -308,7 +308,7 @@ def _loss_of(model: Any, loss: Any, accumulate: str | None) -> tuple[Any, str | 
     return loss, accumulate
 
 
-def _own_step(model: Any) -> str | None:
+def own_step(model: Any) -> str | None:
     """The method in which a model's class computes its loss by itself."""
     own = next((name for name in _OWN_STEPS if overrides(model, name)), None)
     if own is None and getattr(model, "own_compute_loss", None) is not None:

@@ -21,6 +21,7 @@ from exburn.models import (
     freezing,
     generation,
     hooks,
+    improving,
     inferring,
     inspection,
     judging,
@@ -86,7 +87,7 @@ class Model(Network):
     # Its methods are functions of the files that they belong to: see docs/layout.md.
     compile = compiling.compile
     fit, load_checkpoint = fitting.fit, fitting.load_checkpoint
-    training = looping.training
+    training, improve = looping.training, improving.improve
     evaluate, predict = inferring.evaluate, inferring.predict
     generate, chat = generation.generate, generation.chat
     evaluate_text, as_lm_eval = judging.evaluate_text, lm_eval.as_lm_eval

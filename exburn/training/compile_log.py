@@ -54,6 +54,12 @@ class CompileLog:
         self._sizes: Counter[str] = Counter()
         self._warned = False
 
+    def begin_anew(self) -> None:
+        """Forgets the data of earlier programs: those to come are for another aim."""
+        self._seen.clear()
+        self._shapes.clear()
+        self._sizes.clear()
+
     def note(
         self,
         name: str,
@@ -85,8 +91,9 @@ class CompileLog:
         if self._tell is not None:
             self._tell(name, seconds)
         kinds = {kind for _, kind in changes or ()}
-        if any(path.endswith(".lengths") for path in specs):
-            kinds = {"size" if kind == "row" else kind for kind in kinds}  # of buckets
+        if any(path.endswith((".lengths", "['tokens']")) for path in specs):
+            # Of buckets, or of answers that are filled up to few sizes.
+            kinds = {"size" if kind == "row" else kind for kind in kinds}
         self._shapes[name] += "row" in kinds
         self._sizes[name] += kinds == {"size"}
         limit = 0 if name == "train" else MANY

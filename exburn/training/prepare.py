@@ -90,6 +90,7 @@ class Preparer:
         self.objective = objective
         self.splitter.leave_beside()
         self.program_cache.clear()
+        self.program_cache.compilations.begin_anew()
 
     def forget(self) -> None:
         """Drops programs and optimizer state: the module has other weights now."""

@@ -67,10 +67,12 @@ class Written:
 
     Attributes:
         rows: Token numbers of each, without a stop, and without what may become one.
+        stops: The stop that each has met; empty where it has met none.
     """
 
     rows: list[np.ndarray]
     ended: list[bool]
+    stops: list[list[int]]
 
 
 class GenerationRun:
@@ -184,7 +186,7 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
         report: A ``loop.GenerationReport`` on the host.
     """
     overlap = max((len(stop) for stop in job.stops.tokens), default=1) - 1
-    rows, ended = [], []
+    rows, ended, stops = [], [], []
     for tokens, count, stopped in zip(
         report.tokens, report.count, report.stopped, strict=True
     ):
@@ -196,7 +198,8 @@ def read_rows(report: Any, job: Job, last: bool) -> Written:
             row = row[: max(len(row) - overlap, 0)]
         rows.append(np.array(row))
         ended.append(bool(over or last))
-    return Written(rows, ended)
+        stops.append(job.stops.tokens[int(stopped) - 1] if over and stopped > 0 else [])
+    return Written(rows, ended, stops)
 
 
 def check_causal(report: Any) -> None:

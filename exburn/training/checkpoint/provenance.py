@@ -377,6 +377,8 @@ def _describe_stream(
         if data.digest is not None and name == f"{prefix}{NAMES[0]}":
             form = with_digest(form, data.digest)
         texts[name] = form
+    for name, value in data.settings.items():
+        texts[f"{prefix}{NAMES[0]}.{name}"] = describe_value(value)
     return texts
 
 

@@ -26,6 +26,7 @@ from exburn.training.feed.keeping import may_keep
 from exburn.training.feed.kept_arrays import KeptArrays
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
+from exburn.training.feed.sampled_feed import SampledDataset, SampledFeed
 from exburn.training.placement import OneDevice
 from exburn.training.prepare import Preparer
 
@@ -84,6 +85,10 @@ def make_feed(
     request: FeedRequest,
 ) -> Feed:
     """Plans the chunks of a run."""
+    if isinstance(dataset, SampledDataset):
+        holder, steps = prepared.holder, request.steps
+        dataset.earlier = request.earlier
+        return SampledFeed(dataset, holder, steps=steps, placement=holder.placement)
     if isinstance(dataset, StreamDataset):
         return _make_stream_feed(prepared, dataset, request)
     if isinstance(dataset, RaggedDataset):
