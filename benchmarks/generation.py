@@ -244,7 +244,7 @@ def kernels_of(call: Callable[[], Any], tokens: int) -> dict[str, list]:
                     if not line.name.startswith("Stream"):
                         continue
                     for event in line.events:
-                        name = re.sub(r"[._]?\d+", "", event.name)[:70]
+                        name = re.sub(r"([._]+\d+)+$", "", event.name)[:50]
                         entry = totals.setdefault(name, [0.0, 0])
                         entry[0] += event.duration_ns / 1e3
                         entry[1] += 1
@@ -340,8 +340,8 @@ def tell(report: dict[str, Any], work: Work, batches: list[int], device: str) ->
                 f"decode {decode:10,.0f} tokens/s{share}; first call "
                 f"{result['first_call_s']:.1f} s"
             )
-            for name, (us, count) in list(result.get("kernels", {}).items())[:24]:
-                print(f"    {us:9.2f} µs {count:7.2f} launches a token  {name}")
+            for name, (us, count) in list(result.get("kernels", {}).items())[:14]:
+                print(f"    {us:9.2f} µs {count:7.2f} × {name}")
 
 
 def main() -> None:

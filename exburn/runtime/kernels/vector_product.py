@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from exburn.runtime.kernels.dispatch import options
 
@@ -99,7 +100,7 @@ def call(
     from jax.experimental import pallas as pl
 
     outputs, terms = sizes(form, matrices[0])
-    tiling = tiling or tiling_for(form, outputs, terms)
+    tiling = tiling or tiling_for(form, outputs, terms, len(matrices))
     arguments = [*vectors, *others, *(part for parts in matrices for part in parts)]
     kernel = functools.partial(
         _kernel,
@@ -114,7 +115,7 @@ def call(
         kernel,
         grid=(-(-outputs // tiling.outputs),),
         out_shape=shapes,
-        name=f"{PREFIX}{form}",
+        name=f"{PREFIX}{form}_{len(matrices)}x{terms}x{outputs}",
         **options(tiling.warps, stages=1),
     )(*arguments)
 
@@ -127,16 +128,20 @@ def sizes(form: str, parts: Sequence[jax.Array]) -> tuple[int, int]:
     return shape[0], math.prod(shape[1:]) * (2 if form == "int4" else 1)
 
 
-def tiling_for(form: str, outputs: int, terms: int) -> Tiling:
+def tiling_for(form: str, outputs: int, terms: int, matrices: int = 1) -> Tiling:
     """The tiling of a matrix."""
+    whole = _power(terms)
     if form == "columns":
-        return Tiling(32 if outputs >= 4096 else 16, min(256, _power(terms)), 8)
+        if whole <= 1024:
+            return Tiling(16, whole, 8)
+        return Tiling(16, 2048 // matrices, 16)
     if form == "int4":
-        return Tiling(8, min(2048, _power(terms)), 8)
-    return Tiling(4, min(1024, _power(terms)), 4)
+        return Tiling(8, min(2048, whole), 4)
+    return Tiling(4, min(2048, whole), 4)
 
 
 def _kernel(*refs: Any, form, counts, around, tiling, size) -> None:
+    """One program. All that it reads is on its way before it waits for any of it."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
@@ -144,27 +149,33 @@ def _kernel(*refs: Any, form, counts, around, tiling, size) -> None:
     outputs, terms = size
     start, count = pl.program_id(0) * tiling.outputs, -(-terms // tiling.terms)
     readers = [_READERS[form](parts, tiling, start) for parts in flat]
-    # The first weights are on their way while the input is computed.
-    tiles = [reader.load(0) for reader in readers]
-    filled = jnp.arange(_power(terms)) < terms
-    whole = [_load(ref, (0,), (_power(terms),)) for ref in vectors]
-    totals = around.totals(whole, filled)
 
-    def add(i, sums, tiles):
-        x = readers[0].inputs(vectors, i, lambda v: around.before(v, totals))
-        each = zip(readers, sums, tiles, strict=True)
+    def load(i: Any) -> Any:
+        return [reader.load(i) for reader in readers], readers[0].vectors(vectors, i)
+
+    tiles = load(0)
+    further = [_load(ref, (start,), (tiling.outputs,)) for ref in others]
+    whole = tiles[1]
+    if count > 1 or form == "int4":
+        whole = [_load(ref, (0,), (_power(terms),)) for ref in vectors]
+    totals = around.totals(whole, jnp.arange(_power(terms)) < terms)
+
+    def add(sums: Any, tiles: Any) -> list:
+        weights, near = tiles
+        x = readers[0].inputs(near, lambda v: around.before(v, totals))
+        each = zip(readers, sums, weights, strict=True)
         return [total + reader.multiply(tile, x) for reader, total, tile in each]
 
-    def step(i, carry):
-        coming = [reader.load(i + 1) for reader in readers]
-        return add(i, *carry), coming
+    def step(i: Any, carry: Any) -> Any:
+        sums, tiles = carry
+        coming = load(i + 1)
+        return add(sums, tiles), coming
 
     carry = [jnp.zeros(reader.shape, jnp.float32) for reader in readers], tiles
     if count > 1:
         carry = jax.lax.fori_loop(0, count - 1, step, carry)
-    sums = add(count - 1, *carry)
+    sums = add(*carry)
     products = [reader.finish(v) for reader, v in zip(readers, sums, strict=True)]
-    further = [_load(ref, (start,), (tiling.outputs,)) for ref in others]
     place = start + jnp.arange(tiling.outputs)
     mask = None if outputs % tiling.outputs == 0 else place < outputs
     for ref, value in zip(results, around.after(products, further), strict=True):
@@ -183,6 +194,8 @@ def _split(refs: Sequence[Any], counts: Sequence[int]) -> list[Any]:
 class _Rows:
     """Tiles of ``[outputs, terms]``, and a scale for each output if they have one."""
 
+    axis = 1  # of the terms
+
     def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any):
         self._parts, self._start = parts, start
         self.shape = tiling.outputs, tiling.terms
@@ -192,11 +205,14 @@ class _Rows:
         starts = self._start, i * self.shape[1]
         return _load(self._parts[0], starts, self.shape, "evict_first")
 
-    def inputs(self, vectors: Sequence[Any], i: Any, before: Callable) -> Any:
-        """The product's input there, shaped to broadcast."""
-        size = self.shape[1]
-        x = before([_load(ref, (i * size,), (size,)) for ref in vectors])
-        return x.astype(jnp.float32)[None]
+    def vectors(self, refs: Sequence[Any], i: Any) -> Any:
+        """What the product's input there is computed of."""
+        size = self.shape[self.axis]
+        return [_load(ref, (i * size,), (size,)) for ref in refs]
+
+    def inputs(self, vectors: Any, before: Callable) -> Any:
+        """The product's input, shaped to broadcast."""
+        return jnp.expand_dims(before(vectors).astype(jnp.float32), 1 - self.axis)
 
     def multiply(self, tile: Any, x: Any) -> jax.Array:
         return tile.astype(jnp.float32) * x
@@ -212,6 +228,8 @@ class _Rows:
 class _Columns(_Rows):
     """Tiles of ``[terms, outputs]``."""
 
+    axis = 0
+
     def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any):
         super().__init__(parts, tiling, start)
         self.shape = tiling.terms, tiling.outputs
@@ -219,11 +237,6 @@ class _Columns(_Rows):
     def load(self, i):
         starts = i * self.shape[0], self._start
         return _load(self._parts[0], starts, self.shape, "evict_first")
-
-    def inputs(self, vectors, i, before):
-        size = self.shape[0]
-        x = before([_load(ref, (i * size,), (size,)) for ref in vectors])
-        return x.astype(jnp.float32)[:, None]
 
     def finish(self, total):
         return jnp.sum(total, axis=0)
@@ -242,23 +255,26 @@ class _Int4(_Rows):
         values = _load(self._parts[0], (*starts, 0), self.shape, "evict_first")
         return values, _load(self._parts[1], starts, self.shape[:2])
 
-    def inputs(self, vectors, i, before):
+    def vectors(self, refs, i):
         _, count, half = self.shape
         places = _places(count, half, 2 * half) + i * count * 2 * half
         blocks = self._parts[0].shape[1]
         inside = None if blocks % count == 0 else places < blocks * 2 * half
         return [
-            before([_load_at(ref, places + more, inside) for ref in vectors]).astype(
-                jnp.float32
-            )[None]
-            for more in (0, half)
+            [_load_at(ref, places + more, inside) for ref in refs] for more in (0, half)
         ]
 
+    def inputs(self, vectors, before):
+        low, high = (before(half).astype(jnp.float32)[None] for half in vectors)
+        return low - high / 16, high / 16, -8 * low
+
     def multiply(self, tile, x):
-        values, scale = tile
-        whole = jax.lax.bitcast_convert_type(values, jnp.int8).astype(jnp.int32)
-        low, high = (whole << 28) >> 28, whole >> 4
-        terms = low.astype(jnp.float32) * x[0] + high.astype(jnp.float32) * x[1]
+        # A byte as a number is 16 * high + low + 8, once 8 is added to its low half.
+        (values, scale), (first, second, rest) = tile, x
+        added = values ^ np.uint8(8)
+        low = (added & np.uint8(15)).astype(jnp.float32)
+        both = jax.lax.bitcast_convert_type(added, jnp.int8).astype(jnp.float32)
+        terms = both * second + (low * first + rest)
         return terms * scale.astype(jnp.float32)[..., None]
 
     def finish(self, total):
