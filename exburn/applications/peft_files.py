@@ -396,6 +396,8 @@ def _config(
     own = Counter(_last(module.name) for module in used)
     whole_kinds = {kind for kind, count in own.items() if named[kind] == count}
     targets = [m.name for m in used if _last(m.name) not in whole_kinds]
+    modules = {module.name for module in used}
+    experts = [n for n in ranks if _last(n) in _OF_EXPERTS and n not in modules]
     return {
         "alpha_pattern": {n: a for n, (_, a) in ranks.items() if a != alpha},
         "base_model_name_or_path": None,
@@ -408,7 +410,7 @@ def _config(
         "r": rank,
         "rank_pattern": {n: r for n, (r, _) in ranks.items() if r != rank},
         "target_modules": sorted(whole_kinds) + targets,
-        "target_parameters": [n for n in ranks if _last(n) in _OF_EXPERTS] or None,
+        "target_parameters": experts or None,
         "task_type": None,
         "use_dora": term.kind == "dora",
         "use_rslora": term.kind == "rslora",

@@ -157,6 +157,16 @@ def test_experts_have_factors_of_their_own(models, tmp_path):
         np.testing.assert_allclose(term.scale * (a @ b), expected, atol=1e-5)
 
 
+def test_a_plain_layer_that_is_called_as_experts_are_is_a_module(models, tmp_path):
+    model = models["llama"].clone()
+    model.add_lora(rank=2)
+    model.save_adapter(tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text("utf-8"))
+    assert config["target_parameters"] is None
+    assert any("down_proj" in target for target in config["target_modules"])
+    assert models["llama"].clone().load_adapter(tmp_path, name="again")
+
+
 def test_experts_in_few_bits_have_adapters(models):
     model = models["qwen3_moe"].quantize("int8")
     ids = np.random.default_rng(0).integers(0, 30, (2, 8))
