@@ -1,7 +1,8 @@
-"""Serves saved models over HTTP, by the Open Inference Protocol.
+"""Serves saved models over HTTP, by the Open Inference Protocol and OpenAI's API.
 
   exburn serve iris.exburn mood.keras --port 8000
   exburn serve old.exburn new.exburn --name iris:1 --name iris:2
+  exburn serve qwen3-folder --quantize int4 --slots 64 --adapter poems=poems-folder
 
 A name without a version is that of version 1; of several, the last one is the default.
 SIGTERM ends it when all that was asked is answered. It writes lines for people in a
@@ -18,14 +19,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
+from exburn.applications import from_pretrained
 from exburn.command_line.modules import add_import, import_modules
 from exburn.command_line.output import show
 from exburn.errors import ArgumentError
 from exburn.runtime.files.ordinary import read_text
+from exburn.saving import load_model
 from exburn.serving.http.options import ServerOptions, split_names
-from exburn.serving.options import Argument, ServingOptions
+from exburn.serving.options import Argument, ServingOptions, number_or_text
 
 _OP = "serve"
 _MOST_KEYS = 1 << 20  # bytes of a file of keys
@@ -54,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="a saved model: .exburn, .keras, .h5",
+        help="a saved model: .exburn, .keras, .h5, .gguf, a folder of Hugging Face's",
     )
     parser.add_argument(
         "--name",
@@ -70,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keys, one a line, of which each request must have one (none are needed)",
     )
     add_import(parser)
+    _add_texts(parser)
     for name, argument in _options().items():
         parser.add_argument(
             "--" + name.replace("_", "-"),
@@ -87,9 +91,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_texts(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of models that write texts."""
+    texts = parser.add_argument_group("models that write texts")
+    texts.add_argument(
+        "--slots", type=int, metavar="N", help="texts that are written at once (32)"
+    )
+    texts.add_argument(
+        "--cache",
+        type=number_or_text,
+        metavar="SIZE",
+        help='memory for keys and values, as "20 GB" (2048 tokens a slot)',
+    )
+    texts.add_argument(
+        "--quantize",
+        metavar="MODE",
+        help="int8, int4, nf4: weights in few bits (as they are)",
+    )
+    texts.add_argument(
+        "--adapter",
+        action="append",
+        dest="adapters",
+        metavar="NAME=FOLDER",
+        help="an adapter of peft's, asked for as MODEL:NAME; as often as needed (none)",
+    )
+
+
 def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or Ctrl-C."""
-    models = _models(options.files, options.names)
+    files = _models(options.files, options.names)
     names = (*_options(), "log_level")
     settings = {name: value for name, value in vars(options).items() if name in names}
     if options.api_key_file is not None:
@@ -98,11 +128,15 @@ def run(options: argparse.Namespace) -> None:
     with _ends_at_sigterm():
         from exburn.serving import Server
 
+        models = {
+            name: {version: _load(file, options) for version, file in versions.items()}
+            for name, versions in files.items()
+        }
         server = Server(models, **settings)
 
     def tell(url: str) -> None:
         if options.json:
-            show(options, {"models": models, "pid": os.getpid(), "url": url}, "")
+            show(options, {"models": files, "pid": os.getpid(), "url": url}, "")
             sys.stdout.flush()
 
     server.run(listening=tell)
@@ -125,6 +159,41 @@ def _ends_at_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _load(file: Path, options: argparse.Namespace) -> Any:
+    """What a server takes of a file; one that says all itself as it is."""
+    sizes = {"slots": options.slots, "cache": options.cache}
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    adapters = [_split_adapter(text) for text in options.adapters or ()]
+    is_foreign = file.is_dir() or file.suffix == ".gguf"
+    if not (is_foreign or sizes or adapters or options.quantize):
+        return file
+    from exburn.serving import TextStream
+
+    model: Any
+    if is_foreign:
+        model = from_pretrained(file, quantize=options.quantize)
+    else:
+        model = load_model(file)
+        if options.quantize is not None:
+            model = model.quantize(options.quantize)
+    for name, folder in adapters:
+        model.load_adapter(folder, name=name)
+    if adapters:
+        model.set_adapter(None)  # its own name is the model without any
+    if not (sizes or getattr(model, "tokenizer", None) is not None):
+        return model
+    texts = TextStream(model, **sizes)
+    texts.warm_up()
+    return texts
+
+
+def _split_adapter(text: str) -> tuple[str, str]:
+    name, equals, folder = text.partition("=")
+    if not (name and equals and folder):
+        raise ArgumentError(_OP, f"--adapter is NAME=FOLDER, received {text!r}")
+    return name, folder
+
+
 def _models(files: list[Path], names: list[str] | None) -> dict[str, dict[str, Path]]:
     """``{name: {version: file}}``."""
     if names is not None and len(names) != len(files):
@@ -132,7 +201,7 @@ def _models(files: list[Path], names: list[str] | None) -> dict[str, dict[str, P
             _OP, f"--name is needed once for each file: {len(names)} for {len(files)}"
         )
     if names is None:
-        called = [(file.stem, "1") for file in files]
+        called = [(_name_of(file), "1") for file in files]
     else:
         parts = [name.partition(":") for name in names]
         called = [(name, version if colon else "1") for name, colon, version in parts]
@@ -148,6 +217,11 @@ def _models(files: list[Path], names: list[str] | None) -> dict[str, dict[str, P
             )
         versions[version] = file
     return models
+
+
+def _name_of(file: Path) -> str:
+    """A file's name without its kind; a folder's, in which dots are parts of it."""
+    return file.resolve().name if file.is_dir() else file.stem
 
 
 def _keys(file: Path) -> list[str]:

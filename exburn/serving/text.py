@@ -41,6 +41,7 @@ OF_SAMPLERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 _DRAWING = {"temperature", "top_k", "top_p", "min_p"}
 _LOOK = 0.02  # seconds
 _COLDEST, _HOTTEST = 1e-6, 1e30
+_USUAL = {"temperature": 1.0}
 _TOKENS, _PROMPT = 256, 512  # by default, where there are so many positions
 
 
@@ -370,6 +371,12 @@ class TextStream:
     def adapters(self) -> list[str]:
         """Names of the model's adapters, which requests may ask for."""
         return list(getattr(self.model, "adapter_names", ()))
+
+    def warm_up(self) -> None:
+        """Has the programs compiled that a lone request needs, by writing a text."""
+        question = TextQuestion(np.zeros(1, np.int32), min(2, self.limit - 1), _USUAL)
+        for row in self.ask([question]):
+            row.answer.result()
 
     def bytes_of(self, token: int) -> bytes:
         """What a token adds to a text; of a special one its name."""

@@ -102,9 +102,50 @@ def test_options_reach_the_server(served, tmp_path):
     }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model of Hugging Face's form, with an adapter beside it."""
+    tokenizers = pytest.importorskip("tokenizers")
+    assert tokenizers and needs_server
+    from exburn.applications import Decoder
+    from exburn.text import CHATML, Tokenizer
+
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = Tokenizer.train(["so it is"] * 9, 270, special=["<|im_end|>"])
+    sizes = {"layers": 1, "width": 16, "heads": 2, "key_value_heads": 1}
+    sizes |= {"mlp_width": 32, "head_size": 8, "vocabulary_size": 270}
+    model = Decoder("qwen3", **sizes)
+    model.tokenizer = tokenizer.with_chat_template(CHATML)
+    model.save_pretrained(folder / "tiny-1.5")
+    model.add_lora(rank=2)
+    model.save_adapter(folder / "poems")
+    return folder
+
+
+@needs_server
+def test_a_folder_writes_texts(served, folder, monkeypatch):
+    monkeypatch.chdir(folder / "tiny-1.5")
+    words = ["--slots", "2", "--cache", "1 MB", "--quantize", "int8"]
+    words += ["--adapter", f"poems={folder / 'poems'}"]
+    assert main(["serve", str(folder / "tiny-1.5"), ".", *words, "--name", "a:1",
+                 "--name", "a:2"]) == 0  # fmt: skip
+    texts = served[0][0]["a"]["1"]
+    assert texts.engine.slots == 2 and texts.takes_chats
+    assert texts.adapters == ["poems"] and texts.model.active_adapter is None
+    for one in served[0][0]["a"].values():
+        one.close()
+    served.clear()
+    assert main(["serve", ".", "--json"]) == 0
+    ((name, versions),) = served[0][0].items()
+    assert name == "tiny-1.5"
+    versions["1"].close()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["a.exburn", "--adapter", "poems"], "--adapter is NAME=FOLDER"),
+        (["a.exburn", "--slots", "2"], "a.exburn"),
         (["a.exburn", "b.exburn", "--name", "a"], "once for each file: 1 for 2"),
         (["x/a.exburn", "y/a.exburn"], "two models are called 'a', version '1'"),
         (["a.exburn", "--api-key-file", "EMPTY"], "holds no API key"),
