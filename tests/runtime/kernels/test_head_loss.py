@@ -314,3 +314,56 @@ def test_log_probabilities_and_entropies_are_those_of_the_scores(turned, cap):
 
     ours, theirs = (jax.grad(total(way), (0, 1))(x, kernel) for way in (of_head, plain))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3), ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("turned", "bias", "cap"), [(False, True, None), (True, False, 2.0)]
+)
+def test_log_probabilities_have_any_gradient(turned, bias, cap, monkeypatch):
+    monkeypatch.setattr(head_loss, "CHUNK", {"cpu": 1})
+    monkeypatch.setattr(head_loss, "ROWS", (8, 8))
+    head, labels, _ = case(20, 5, 13, turned=turned, bias=bias)
+    live = jnp.arange(20) % 3 > 0
+    arrays = [v for v in (head.x, head.kernel, head.bias) if v is not None]
+
+    def value(form, arrays):
+        new = Head(*arrays, *[None] * (3 - len(arrays)), cap, turned)
+        likely = form(new)
+        return jnp.log1p(jnp.exp(-likely.sum())) + jnp.tanh(likely).sum(), likely
+
+    def plain_form(head):
+        scores = plain(head, labels, jnp.ones(20))[1]
+        return jnp.where(live, jax.nn.log_softmax(scores)[jnp.arange(20), labels], 0)
+
+    def chunks(head):
+        return head_log_probabilities(head, labels, live)[0]
+
+    def again(head):  # computed again for the gradient
+        def form(x, kernel):
+            return chunks(head._replace(x=x, kernel=kernel))
+
+        return jax.checkpoint(form)(head.x, head.kernel)
+
+    results = [
+        jax.jit(jax.value_and_grad(lambda a, f=form: value(f, a), has_aux=True))(arrays)
+        for form in (plain_form, chunks, again)
+    ]
+    for other in results[1:]:
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(b, a, rtol=2e-5, atol=2e-6),
+            results[0],
+            other,
+        )
+    frozen = jax.grad(lambda x: value(chunks, [x, *arrays[1:]])[0])(arrays[0])
+    np.testing.assert_allclose(frozen, results[0][1][0], rtol=2e-5, atol=2e-6)
+
+
+def test_log_probabilities_under_vmap():
+    head, labels, _ = case(6, 5, 13)
+    xs = jnp.stack([head.x, head.x * 2])
+
+    def one(x):
+        return head_log_probabilities(head._replace(x=x), labels)[0]
+
+    each = jnp.stack([one(x) for x in xs])
+    np.testing.assert_allclose(jax.vmap(one)(xs), each, rtol=1e-6)
