@@ -119,6 +119,20 @@ def row_division() -> tuple[Mesh, tuple[str, ...]] | None:
     return distribution.mesh, distribution.batch_axes
 
 
+def feature_division() -> tuple[Mesh, tuple[str, ...], tuple[str, ...]] | None:
+    """The mesh that what is traced now runs on, if a part of it divides features.
+
+    Returns:
+        The mesh, the axes that divide the batch, perhaps none, and all others;
+        ``None`` where there are no others, and where a user has put arrays on devices.
+    """
+    distribution = active()
+    if _by_hand.get() or distribution is None or not divides_features():
+        return None
+    mesh, batch = distribution.mesh, distribution.batch_axes
+    return mesh, batch, tuple(name for name in mesh.axis_names if name not in batch)
+
+
 def to_all(value: Any) -> Any:
     """An array in a program, whole on every device of the distribution in force."""
     distribution = active()

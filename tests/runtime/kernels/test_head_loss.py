@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 from tests.distribution.devices import on_devices
 
 from exburn import config
@@ -15,6 +16,10 @@ from exburn.runtime.kernels.head_loss import (
     head_cross_entropy,
     head_log_probabilities,
 )
+from exburn.runtime.sharding.current import in_force
+from exburn.runtime.sharding.layouts import LayoutMap
+from exburn.runtime.sharding.mesh import DeviceMesh
+from exburn.runtime.sharding.strategies import ModelParallel
 from exburn.training.placement import _is_kept
 
 RNG = np.random.default_rng(0)
@@ -367,3 +372,112 @@ def test_log_probabilities_under_vmap():
 
     each = jnp.stack([one(x) for x in xs])
     np.testing.assert_allclose(jax.vmap(one)(xs), each, rtol=1e-6)
+
+
+def divided(parts):
+    """A distribution of eight devices, of which so many divide the classes."""
+    mesh = DeviceMesh((8 // parts, parts), ["batch", "model"])
+    layout = LayoutMap(mesh)
+    layout["head/kernel"] = (None, "model")
+    return ModelParallel(layout_map=layout)
+
+
+@on_devices
+@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize(
+    ("turned", "bias", "cap", "smoothing"),
+    [(False, True, None, 0.0), (True, False, 2.0, 0.2)],
+)
+def test_classes_that_devices_divide(parts, turned, bias, cap, smoothing):
+    head, labels, factors = case(24, 5, 16, turned=turned, bias=bias)
+    head = head._replace(soft_cap=cap)
+    labels = labels.at[3].set(16)  # no class
+    factors = factors.at[3].set(0)
+    live = jnp.arange(24) % 4 != 3
+    options = {"smoothing": smoothing, "first": True, "higher": True, "chunk": 2}
+    with in_force(divided(parts)):
+        alone, spread = both(head, labels, factors, **options)
+        (_, scored), slopes = spread
+        sums = both(
+            head._replace(x=head.x.at[3].set(jnp.nan)),
+            *(labels.clip(max=15), jnp.where(live, factors, 0)),
+            **options,
+            live=live,
+            sorts=True,
+        )[1]
+    (_, scores), others = alone
+    assert np.isnan(scored.losses[3]) and np.isnan(scored.losses).sum() == 1
+    for a, b in zip(slopes, others, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    rows = np.arange(24) != 3
+    own = np.take_along_axis(scores, labels[:, None].clip(max=15), 1)
+    first, higher = scores.argmax(1) == labels, (scores > own).sum(1)
+    np.testing.assert_array_equal(scored.first[rows], first[rows])
+    np.testing.assert_array_equal(scored.higher[rows], higher[rows])
+    counted = jnp.where(live, factors, 0)
+    expected = both(head, labels.clip(max=15), counted, smoothing=smoothing)[0]
+    assert float(sums[0][0]) == pytest.approx(float(expected[0][0]), rel=1e-6)
+    for a, b in zip(sums[1], expected[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@on_devices
+def test_log_probabilities_where_devices_divide_the_classes():
+    head, labels, factors = case(16, 4, 12)
+
+    def read(kernel):
+        new = head._replace(kernel=kernel)
+        likely, entropy = head_log_probabilities(new, labels, factors > 0.3, True)
+        return jnp.sum(likely**2), (likely, entropy)
+
+    run = jax.value_and_grad(read, has_aux=True)
+    alone = run(head.kernel)
+    with in_force(divided(4)):
+        for ours, theirs in zip(
+            *map(jax.tree.leaves, (run(head.kernel), alone)), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@on_devices
+def test_gradients_of_gradients_where_devices_divide_the_classes():
+    head, labels, factors = case(16, 4, 12)
+
+    def curvature(function, **plan):
+        def slope(x):
+            return function(head._replace(x=x), labels, factors, **plan)[0]
+
+        return jax.grad(lambda x: jnp.sum(jax.grad(slope)(x) ** 2))(head.x)
+
+    with in_force(divided(2)):
+        np.testing.assert_allclose(
+            curvature(fused, chunk=3), curvature(plain), rtol=1e-4, atol=1e-5
+        )
+
+
+@on_devices
+def test_divided_classes_need_no_memory_for_all_scores():
+    rows, classes = 2_048, 8_192
+    head, labels, factors = case(rows, 16, classes, bias=False)
+
+    def needs(function, **plan):
+        distribution = divided(4)
+        mesh = distribution.mesh
+        kernel = NamedSharding(mesh, PartitionSpec(None, "model"))
+        by_rows = NamedSharding(mesh, PartitionSpec("batch"))
+
+        def loss(x, kernel, labels, factors):
+            new = head._replace(x=x, kernel=kernel)
+            return function(new, labels, factors, **plan)[0]
+
+        with in_force(distribution):
+            step = jax.jit(
+                jax.grad(loss, (0, 1)),
+                in_shardings=(by_rows, kernel, by_rows, by_rows),
+                out_shardings=(by_rows, kernel),
+            )
+            compiled = step.lower(head.x, head.kernel, labels, factors).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    all_scores = rows // 2 * classes // 4 * 4  # bytes of a device's part
+    assert needs(plain) > all_scores > 4 * needs(fused, chunk=64)

@@ -307,11 +307,30 @@ def test_meshes_that_divide_the_batch(mesh, head):
 
 
 @on_devices
-def test_devices_that_divide_the_classes_make_scores():
+@pytest.mark.parametrize("layout", ["head/kernel", "dense/kernel"])
+def test_meshes_that_divide_the_classes(layout):
+    """The head's own, or those of another layer: then its gradient is gathered."""
     with pytest.MonkeyPatch.context() as patch:
         small(patch)
         spy = Spy(patch)
-        layout = {"head/kernel": (None, "model")}
-        mesh = {"data": 4, "model": 2}
-        fitted(network(mesh=mesh, layout=layout))
+        settings = {"layout": {layout: (None, "model")}, "accumulate": "tokens"}
+        mesh, other = {"data": 4, "model": 2}, {"data": 2, "model": 4}
+        x, y, w = (np.tile(v, (4, 1)) for v in (X, Y, W))
+
+        def fit(model):
+            options = {"batch_size": 32, "verbose": 0, "shuffle": False}
+            history = model.fit(x, y, sample_weight=w, epochs=2, **options)
+            return model.get_weights(), history.history
+
+        beside_scores(lambda: network(**settings, mesh=mesh), fit)
+        assert {plan.across for plan in spy.plans} == {("model",)}
+        ours, logs = fit(network(**settings, mesh=mesh))
+        alone, others = fit(network(accumulate="tokens"))
+        spy.plans.clear()
+        settings["layout"] = {"dense/kernel": (None, "model")}
+        fit(network(**settings, mesh=other))  # of which 1,030 classes are no multiple
         assert not spy.plans and len(jax.devices()) == 8
+    for name, values in others.items():
+        np.testing.assert_allclose(logs[name], values, rtol=1e-5, err_msg=name)
+    for a, b in zip(ours, alone, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
