@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generation import MODELS, Work, _exburn_model
 
 from exburn.models.generation.engine import TextEngine, TextRequest
-from exburn.models.generation.engine import programs as pages
+from exburn.runtime.kernels import paged_attention
 
 
 def main() -> None:
@@ -34,17 +34,24 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--cache", default="8 GB")
+    parser.add_argument("--prefill", type=int, default=512)
+    parser.add_argument("--stride", type=int, help="tokens of a call")
+    parser.add_argument("--programs", type=int, help="of the kernel, see there")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     model = _exburn_model(Work(given.model, "bfloat16"))
-    runs_kernels = pages.runs_kernels
+    suits = paged_attention.suits
+    if given.programs is not None:
+        paged_attention._PROGRAMS = given.programs
     for kind in given.pages.split(","):
-        pages.runs_kernels = runs_kernels if kind == "kernel" else lambda: False
+        paged_attention.suits = suits if kind == "kernel" else lambda arrays: False
         for clients in map(int, given.clients.split(",")):
             start = time.perf_counter()
             with TextEngine(
-                model, slots=clients, cache=given.cache, prefill=512
+                model, slots=clients, cache=given.cache, prefill=given.prefill
             ) as engine:
+                engine._loop._stride = given.stride or engine._loop._stride
+
                 _measure(given, model, engine, kind, clients, start)
 
 
@@ -79,9 +86,10 @@ def _measure(given, model, engine, kind, clients, start) -> None:
     rate, middle, last, seconds = best
     step = (seconds - last) / (given.tokens - 1)
     print(
-        f"{given.model} {kind:6} clients {clients:4}: {rate:9,.0f} tokens/s, first "
-        f"token {middle * 1e3:7.1f} ms (last {last * 1e3:.1f}), step {step * 1e3:6.2f} "
-        f"ms, start and first round {compiled:.0f} s",
+        f"{given.model} {kind:6} prefill {given.prefill} clients {clients:4}: "
+        f"{rate:9,.0f} tokens/s, first token {middle * 1e3:7.1f} ms "
+        f"(last {last * 1e3:.1f}), step {step * 1e3:6.2f} ms, "
+        f"start and first round {compiled:.0f} s",
         flush=True,
     )
 

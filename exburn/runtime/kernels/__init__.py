@@ -9,6 +9,7 @@ that gained, on which device. Kernels of Triton, on NVIDIA GPUs:
 - `short_attention`: attention of short rows out of their joint product.
 - `qkv_projection`: query, key and value by one product, their gradients joined.
 - `cross_entropy_gpu`: long rows of scores, read for loss, accuracy and gradient.
+- `paged_attention`: attention of one token of each text over pages.
 - `recurrent_loop`: a recurrent layer's loop over time.
 
 Forms in XLA's own operations:

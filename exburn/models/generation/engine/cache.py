@@ -7,16 +7,13 @@ NVIDIA's GPUs, ``[key heads, pages, tokens of a page, size]``.
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from exburn.layers.attention.scaled_dot_product import bound_scores
 from exburn.layers.contract.key_value_cache import Entry, KeyValueCache
-
-_SPLITS, _BLOCK = 16, 8  # parts of a table, and pages of a block, in the kernel
+from exburn.runtime.kernels import paged_attention
 
 
 class PagedCache(KeyValueCache):
@@ -55,10 +52,10 @@ class PagedCache(KeyValueCache):
         keys, values = self._with(keys, key), self._with(values, value)
         self.entries[name] = keys, values
         query = query * jnp.asarray(scale, query.dtype)
-        one = query.shape[1] == 1 and window is None and keys.shape == values.shape
-        if self._heads_first and one:
-            return _attend_by_kernel(
-                query, keys, values, self._tables, self._starts, soft_cap
+        if self._heads_first and paged_attention.fits(query, keys, values, window):
+            lengths = self._starts + 1
+            return paged_attention.attend(
+                query, keys, values, self._tables, lengths, soft_cap
             )
         rows, count, heads, size = query.shape
         groups = key.shape[2]
@@ -79,8 +76,8 @@ class PagedCache(KeyValueCache):
         """The array with the tokens' heads in their places."""
         tokens = heads.reshape(-1, *heads.shape[2:]).astype(cache.dtype)
         first = 1 if self._heads_first else 0
-        size = cache.shape[first] * cache.shape[first + 1]
-        places = self._slots(*cache.shape[first : first + 2], heads.shape[1])
+        pages, page = cache.shape[first], cache.shape[first + 1]
+        size, places = pages * page, self._slots(pages, page, heads.shape[1])
         places = places.reshape(-1)
         if self._heads_first:  # one axis of places, before which nothing is turned
             tokens = tokens.swapaxes(0, 1)
@@ -125,34 +122,3 @@ class PagedCache(KeyValueCache):
             # A token that only fills up may lie behind all slots.
             self._masks[window] = seen | (slot == slots - 1) & (at >= slots)
         return self._masks[window]
-
-
-def _attend_by_kernel(
-    query: jax.Array,
-    keys: jax.Array,
-    values: jax.Array,
-    tables: jax.Array,
-    starts: jax.Array,
-    soft_cap: float | None,
-    interpret: bool = False,
-) -> jax.Array:
-    """Attention of one token of each row, by the kernel of Pallas.
-
-    It reads the pages where they lie, where XLA copies them first.
-    """
-    from jax.experimental.pallas.ops.gpu.paged_attention import paged_attention
-
-    splits = math.gcd(_SPLITS, tables.shape[1])
-    block = math.gcd(_BLOCK, tables.shape[1] // splits)
-    out = paged_attention(
-        query[:, 0],
-        keys,
-        values,
-        jnp.minimum(tables, keys.shape[1] - 1),
-        starts.astype(jnp.int32) + 1,
-        k_splits=splits,
-        pages_per_compute_block=block,
-        attn_logits_soft_cap=soft_cap,
-        interpret=interpret,
-    )
-    return out[:, None]

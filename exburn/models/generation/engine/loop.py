@@ -276,7 +276,7 @@ class EngineLoop:
             self.meter.counts["prompt_tokens"] += len(row.text)
             self.meter.counts["shared_tokens"] += row.answer.shared_tokens
         if row.request.repetition_penalty != 1:
-            assert self._state is not None
+            assert self._state is not None and row.slot is not None
             if self._state.seen is None:
                 shape = self._slots, self.source.layout.vocabulary
                 seen = jnp.zeros(shape, bool)

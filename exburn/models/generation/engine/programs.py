@@ -24,7 +24,7 @@ from exburn.models.generation.invariants import hoist
 from exburn.models.generation.memory import last_only, run_model
 from exburn.models.generation.plan import GenerationPlan
 from exburn.module.building import spec_like
-from exburn.runtime.kernels.dispatch import runs_kernels
+from exburn.runtime.kernels import paged_attention
 from exburn.training.program import Programs
 
 #: Columns of whole numbers in front of a row's pages.
@@ -83,8 +83,7 @@ class CacheLayout:
             )
             for name, arrays in entries.items()
         }
-        dtypes = {spec.dtype for spec in jax.tree.leaves(specs)}
-        heads_first = runs_kernels() and dtypes == {jnp.dtype(jnp.bfloat16)}
+        heads_first = paged_attention.suits(jax.tree.leaves(specs))
         return cls(specs, scores.shape[-1], heads_first)
 
     @property

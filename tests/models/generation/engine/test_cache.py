@@ -1,13 +1,12 @@
-"""Attention over pages: the same in both layouts, and by the kernel."""
+"""Attention over pages: the same in both layouts."""
 
 import types
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.models.generation.engine.cache import PagedCache, _attend_by_kernel
+from exburn.models.generation.engine.cache import PagedCache
 
 PAGES, PAGE, GROUPS, HEADS, SIZE = 40, 4, 2, 4, 16
 STARTS = np.array([0, 13, 30, 7])
@@ -85,20 +84,3 @@ def test_both_layouts_read_what_a_row_has(count, window, soft_cap):
     before = np.asarray(draw((PAGES, PAGE, GROUPS, SIZE), 0))
     changed = (np.asarray(entries[0]) != before).any(axis=(2, 3)).sum()
     assert changed == counts.sum()
-
-
-def test_the_kernel_agrees_with_the_plain_form():
-    ones = np.ones(4, int)
-    out, entries, (query, _, _) = attend(False, 1, ones, window=None, soft_cap=3.0)
-    keys, values = (a.transpose(2, 0, 1, 3) for a in entries)
-    by_kernel = _attend_by_kernel(
-        query * 0.3,
-        keys,
-        values,
-        jnp.asarray(TABLES),
-        jnp.asarray(STARTS),
-        3.0,
-        interpret=True,
-    )
-    np.testing.assert_allclose(by_kernel[1:], out[1:], atol=1e-5)
-    assert jax.tree.map(jnp.shape, by_kernel) == out.shape
