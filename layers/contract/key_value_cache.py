@@ -254,17 +254,19 @@ class SpanCache(KeyValueCache):
         self.entries[name] = keys, values
         batch, tokens, heads, size = query.shape
         groups = keys.shape[1]
-        query = (query * jnp.asarray(scale, query.dtype)).reshape(
-            batch, tokens, groups, heads // groups, size
-        )
+        each = heads // groups
+        query = query * jnp.asarray(scale, query.dtype)
+        # One axis for a group's tokens and heads: with two, XLA's CPU turns the scores,
+        # which takes three times as long for several rows.
+        query = query.reshape(batch, tokens, groups, each, size).swapaxes(1, 2)
+        query = query.reshape(batch, groups, tokens * each, size)
         wide = jnp.promote_types(query.dtype, jnp.float32)
-        scores = jnp.einsum(
-            "btkgh,bksh->bkgts", query, keys, preferred_element_type=wide
-        )
+        scores = jnp.einsum("bkqh,bksh->bkqs", query, keys, preferred_element_type=wide)
         scores = bound_scores(scores, soft_cap)
-        seen = self._readable(window, tokens, keys.shape[2])[:, None, None]
-        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
-        out = jnp.einsum("bkgts,bksv->btkgv", weights.astype(values.dtype), values)
+        seen = jnp.repeat(self._readable(window, tokens, keys.shape[2]), each, axis=1)
+        weights = jax.nn.softmax(jnp.where(seen[:, None], scores, -jnp.inf), axis=-1)
+        out = jnp.einsum("bkqs,bksv->bkqv", weights.astype(values.dtype), values)
+        out = out.reshape(batch, groups, tokens, each, -1).swapaxes(1, 2)
         return out.reshape(batch, tokens, heads, -1)
 
     def _with(self, old: jax.Array, new: jax.Array) -> jax.Array:

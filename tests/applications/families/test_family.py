@@ -14,8 +14,9 @@ from exburn.applications import Llama, from_pretrained
 from exburn.applications.decoder import Decoder
 from exburn.applications.families import FAMILIES
 from exburn.applications.generation_files import GENERATION_NAMES
-from exburn.errors import FileFormatError, ModelFormatError
+from exburn.errors import ArgumentError, FileFormatError, ModelFormatError
 from exburn.losses import SparseCategoricalCrossentropy
+from exburn.text import DraftModel
 
 HERE = Path(__file__).parent
 PROMPTS = (3, 7, 5)
@@ -83,6 +84,22 @@ def test_texts_are_those_of_transformers(name, recorded):
         texts = model.generate(prompts, 10, cache=cache)
         for row, text in enumerate(texts):
             np.testing.assert_array_equal(text, expected[f"written/{row}"])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_texts_with_a_draft_are_those_of_transformers(name, recorded):
+    model, expected = recorded(name)
+    prompts = [expected["ids"][row, :size] for row, size in enumerate(PROMPTS)]
+    # A model that drafts for itself is right if passes over four tokens are.
+    draft, length = DraftModel(model, 3), 10
+    if name == "phi3":
+        with pytest.raises(ArgumentError, match="a draft needs a cache: texts of more"):
+            model.generate(prompts, 10, draft=draft)
+        prompts, length = prompts[:1], 6  # shorter than the first context
+    texts = model.generate(prompts, length, draft=draft)
+    for row, text in enumerate(texts):
+        np.testing.assert_array_equal(text, expected[f"written/{row}"][:length])
+    assert draft.statistics.passes == len(prompts) * -(-(length - 1) // 4)
 
 
 def test_the_loss_of_routers_is_that_of_transformers(recorded):
