@@ -21,7 +21,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from exburn.runtime.kernels.dispatch import options
 
@@ -102,9 +101,11 @@ def call(
     outputs, terms = sizes(form, matrices[0])
     tiling = tiling or tiling_for(form, outputs, terms, len(matrices))
     arguments = [*vectors, *others, *(part for parts in matrices for part in parts)]
+    more = options(tiling.warps, stages=1)
     kernel = functools.partial(
         _kernel,
         form=form,
+        assembly="interpret" not in more,
         counts=(len(vectors), len(others), len(matrices), len(results)),
         around=around,
         tiling=tiling,
@@ -116,7 +117,7 @@ def call(
         grid=(-(-outputs // tiling.outputs),),
         out_shape=shapes,
         name=f"{PREFIX}{form}_{len(matrices)}x{terms}x{outputs}",
-        **options(tiling.warps, stages=1),
+        **more,
     )(*arguments)
 
 
@@ -129,18 +130,24 @@ def sizes(form: str, parts: Sequence[jax.Array]) -> tuple[int, int]:
 
 
 def tiling_for(form: str, outputs: int, terms: int, matrices: int = 1) -> Tiling:
-    """The tiling of a matrix."""
+    """The tiling of a matrix.
+
+    As much as possible is on its way at once, on all processors: tiles have all terms
+    where registers hold them, and few outputs where there are few.
+    """
     whole = _power(terms)
     if form == "columns":
+        few = 8 if outputs < 1536 else 16
         if whole <= 1024:
-            return Tiling(16, whole, 8)
-        return Tiling(16, 2048 // matrices, 16)
+            return Tiling(few, whole, 8)
+        whole_tile = whole == 2048 and matrices == 1
+        return Tiling(few, 2048 if whole_tile else 1024, 16)
     if form == "int4":
-        return Tiling(8, min(2048, whole), 4)
+        return Tiling(16 if outputs >= 4096 else 8, min(2048, whole), 4)
     return Tiling(4, min(2048, whole), 4)
 
 
-def _kernel(*refs: Any, form, counts, around, tiling, size) -> None:
+def _kernel(*refs: Any, form, counts, around, tiling, size, assembly) -> None:
     """One program. All that it reads is on its way before it waits for any of it."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
@@ -148,7 +155,8 @@ def _kernel(*refs: Any, form, counts, around, tiling, size) -> None:
     vectors, others, flat, results = _split(refs, counts)
     outputs, terms = size
     start, count = pl.program_id(0) * tiling.outputs, -(-terms // tiling.terms)
-    readers = [_READERS[form](parts, tiling, start) for parts in flat]
+    arithmetic = _Assembly if assembly else _Plain
+    readers = [_READERS[form](parts, tiling, start, arithmetic) for parts in flat]
 
     def load(i: Any) -> Any:
         return [reader.load(i) for reader in readers], readers[0].vectors(vectors, i)
@@ -164,14 +172,14 @@ def _kernel(*refs: Any, form, counts, around, tiling, size) -> None:
         weights, near = tiles
         x = readers[0].inputs(near, lambda v: around.before(v, totals))
         each = zip(readers, sums, weights, strict=True)
-        return [total + reader.multiply(tile, x) for reader, total, tile in each]
+        return [reader.add(total, tile, x) for reader, total, tile in each]
 
     def step(i: Any, carry: Any) -> Any:
         sums, tiles = carry
         coming = load(i + 1)
         return add(sums, tiles), coming
 
-    carry = [jnp.zeros(reader.shape, jnp.float32) for reader in readers], tiles
+    carry = [jnp.zeros(reader.sums, jnp.float32) for reader in readers], tiles
     if count > 1:
         carry = jax.lax.fori_loop(0, count - 1, step, carry)
     sums = add(*carry)
@@ -191,14 +199,91 @@ def _split(refs: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     return [refs[:vectors], refs[vectors:first], flat, refs[last:]]
 
 
+class _Plain:
+    """Arithmetic of numbers in few bits, where kernels are interpreted."""
+
+    @staticmethod
+    def add(total: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        """``total + x * y``"""
+        return total + x * y
+
+    @staticmethod
+    def low(values: jax.Array) -> jax.Array:
+        """The signed lower half of each byte, in float32."""
+        whole = jax.lax.bitcast_convert_type(values, jnp.int8)
+        return ((whole << 4) >> 4).astype(jnp.float32)
+
+    @staticmethod
+    def high(values: jax.Array) -> jax.Array:
+        return (jax.lax.bitcast_convert_type(values, jnp.int8) >> 4).astype(jnp.float32)
+
+    @staticmethod
+    def whole(values: jax.Array) -> jax.Array:
+        """Numbers of 8 bits, in float32."""
+        return values.astype(jnp.float32)
+
+
+class _Assembly(_Plain):
+    """The same on a GPU, where converting integers is slow.
+
+    XLA's Triton neither joins products and sums nor reads four bytes at once. A byte b
+    as the last one of ``0x4b000000`` is the number ``2 ** 23 + b``, less which it is
+    exact.
+    """
+
+    @staticmethod
+    def add(total, x, y):
+        shape = jnp.broadcast_shapes(total.shape, x.shape, y.shape)
+        args = [jnp.broadcast_to(v, shape) for v in (x, y, total)]
+        return _assemble("fma.rn.f32 $0, $1, $2, $3;", "=f,f,f,f", 1, args)
+
+    @staticmethod
+    def low(values):
+        return _bytes(values, "xor.b32 a, $4, 0x08080808; and.b32 a, a, 0x0F0F0F0F;", 8)
+
+    @staticmethod
+    def high(values):
+        code = "xor.b32 a, $4, 0x80808080; shr.u32 a, a, 4; and.b32 a, a, 0x0F0F0F0F;"
+        return _bytes(values, code, 8)
+
+    @staticmethod
+    def whole(values):
+        if values.dtype != jnp.int8:
+            return values.astype(jnp.float32)
+        return _bytes(values, "xor.b32 a, $4, 0x80808080;", 128)
+
+
+def _bytes(values: jax.Array, code: str, offset: int) -> jax.Array:
+    """Bytes, after code that leaves them and an offset in ``a``, as float32."""
+    parts = "".join(
+        f"prmt.b32 b, a, 0x4B000000, 0x744{n}; mov.b32 f, b; "
+        f"add.rn.f32 ${n}, f, 0f{0xCB000000 + offset:08X}; "
+        for n in range(4)
+    )
+    code = "{ .reg .b32 a, b; .reg .f32 f; " + code + " " + parts + "}"
+    return _assemble(code, "=f,=f,=f,=f,r", 4, [values])
+
+
+def _assemble(code: str, constraints: str, pack: int, args: list) -> jax.Array:
+    from jax.experimental.pallas import triton
+
+    result = jax.ShapeDtypeStruct(args[0].shape, jnp.float32)
+    more = {"constraints": constraints, "pack": pack, "result_shape_dtypes": [result]}
+    return triton.elementwise_inline_asm(code, args=args, **more)[0]
+
+
 class _Rows:
     """Tiles of ``[outputs, terms]``, and a scale for each output if they have one."""
 
     axis = 1  # of the terms
 
-    def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any):
-        self._parts, self._start = parts, start
-        self.shape = tiling.outputs, tiling.terms
+    def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any, arithmetic):
+        self._parts, self._start, self._by = parts, start, arithmetic
+        self.shape = self.sums = self._shape(tiling)
+
+    def _shape(self, tiling: Tiling) -> tuple[int, ...]:
+        """The shape of a tile."""
+        return tiling.outputs, tiling.terms
 
     def load(self, i: Any) -> Any:
         """The weights of a tile."""
@@ -206,7 +291,7 @@ class _Rows:
         return _load(self._parts[0], starts, self.shape, "evict_first")
 
     def vectors(self, refs: Sequence[Any], i: Any) -> Any:
-        """What the product's input there is computed of."""
+        """The part of the vectors that the product's input there is computed of."""
         size = self.shape[self.axis]
         return [_load(ref, (i * size,), (size,)) for ref in refs]
 
@@ -214,8 +299,9 @@ class _Rows:
         """The product's input, shaped to broadcast."""
         return jnp.expand_dims(before(vectors).astype(jnp.float32), 1 - self.axis)
 
-    def multiply(self, tile: Any, x: Any) -> jax.Array:
-        return tile.astype(jnp.float32) * x
+    def add(self, total: jax.Array, tile: Any, x: Any) -> jax.Array:
+        """Sums with the terms of another tile."""
+        return self._by.add(total, self._by.whole(tile), x)
 
     def finish(self, total: jax.Array) -> jax.Array:
         y = jnp.sum(total, axis=1)
@@ -230,9 +316,8 @@ class _Columns(_Rows):
 
     axis = 0
 
-    def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any):
-        super().__init__(parts, tiling, start)
-        self.shape = tiling.terms, tiling.outputs
+    def _shape(self, tiling):
+        return tiling.terms, tiling.outputs
 
     def load(self, i):
         starts = i * self.shape[0], self._start
@@ -245,10 +330,13 @@ class _Columns(_Rows):
 class _Int4(_Rows):
     """Tiles of ``[outputs, blocks, half a block]`` of bytes."""
 
-    def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any):
-        super().__init__(parts, tiling, start)
-        half = parts[0].shape[2]
-        self.shape = tiling.outputs, tiling.terms // (2 * half), half
+    def _shape(self, tiling):
+        half = self._parts[0].shape[2]
+        return tiling.outputs, tiling.terms // (2 * half), half
+
+    def __init__(self, parts: Sequence[Any], tiling: Tiling, start: Any, arithmetic):
+        super().__init__(parts, tiling, start, arithmetic)
+        self.sums = self.shape[:2]
 
     def load(self, i):
         starts = self._start, i * self.shape[1]
@@ -265,20 +353,15 @@ class _Int4(_Rows):
         ]
 
     def inputs(self, vectors, before):
-        low, high = (before(half).astype(jnp.float32)[None] for half in vectors)
-        return low - high / 16, high / 16, -8 * low
+        return [before(half).astype(jnp.float32)[None] for half in vectors]
 
-    def multiply(self, tile, x):
-        # A byte as a number is 16 * high + low + 8, once 8 is added to its low half.
-        (values, scale), (first, second, rest) = tile, x
-        added = values ^ np.uint8(8)
-        low = (added & np.uint8(15)).astype(jnp.float32)
-        both = jax.lax.bitcast_convert_type(added, jnp.int8).astype(jnp.float32)
-        terms = both * second + (low * first + rest)
-        return terms * scale.astype(jnp.float32)[..., None]
+    def add(self, total, tile, x):
+        (values, scale), by = tile, self._by
+        terms = by.add(by.high(values) * x[1], by.low(values), x[0])
+        return by.add(total, jnp.sum(terms, axis=2), scale.astype(jnp.float32))
 
     def finish(self, total):
-        return jnp.sum(jnp.sum(total, axis=2), axis=1)
+        return jnp.sum(total, axis=1)
 
 
 _READERS: dict[str, type[_Rows]] = {
