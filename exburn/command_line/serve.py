@@ -75,6 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_import(parser)
     _add_texts(parser)
     for name, argument in _options().items():
+        if argument.type is bool:
+            parser.add_argument(
+                "--" + name.replace("_", "-"),
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help=argument.help,
+            )
+            continue
         parser.add_argument(
             "--" + name.replace("_", "-"),
             type=argument.type,

@@ -83,7 +83,9 @@ def test_options_reach_the_server(served, tmp_path):
     words = f"--host 0.0.0.0 --port 0 --api-key-file {keys} --max-body 2MB --rate 1.5"
     words += " --timeout 1.5 --drain 5s --max-queue 7 --log-level WARNING --mesh fsdp"
     words += " --max-connections 9 --cors-origins https://a.example"
-    words += " --allowed-hosts a.example,*.b.example --allowed-hosts c.example"
+    words += (
+        " --reuse-port --allowed-hosts a.example,*.b.example --allowed-hosts c.example"
+    )
     assert main(["serve", "m.exburn", *words.split()]) == 0
     assert served[0][1] == {
         "host": "0.0.0.0",
@@ -97,6 +99,7 @@ def test_options_reach_the_server(served, tmp_path):
         "log_level": "WARNING",
         "mesh": "fsdp",
         "max_connections": 9,
+        "reuse_port": True,
         "cors_origins": ["https://a.example"],
         "allowed_hosts": ["a.example", "*.b.example", "c.example"],
     }

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from exburn.core.checks import (
     check_count,
+    check_flag,
     check_integer,
     check_optional,
     check_text,
@@ -109,6 +110,12 @@ class ServerOptions:
         str | Path | None,
         Argument("FILE", "its private key (in the certificate's file)"),
     ]
+    reuse_port: Annotated[
+        bool,
+        Argument(
+            "", "other processes may listen at the port, too (they may not)", bool
+        ),
+    ]
     log_level: str
     serving: ServingOptions
 
@@ -133,6 +140,7 @@ class ServerOptions:
             max_body=size_in_bytes(_OP, "max_body", self.max_body),
             max_rows=check_optional(check_count, _OP, "max_rows", self.max_rows),
             max_streams=check_count(_OP, "max_streams", self.max_streams),
+            reuse_port=check_flag(_OP, "reuse_port", self.reuse_port),
         )
         check_optional(check_count, _OP, "max_connections", self.max_connections)
         if self.max_memory is not None:

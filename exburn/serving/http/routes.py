@@ -204,9 +204,11 @@ class Routes:
     async def describe_model(self, request: Request) -> Response:
         """Inputs, outputs and versions of a model."""
         entry = self._entry(request)
-        generates = {}
+        generates: dict[str, Any] = {}
         if entry.stream is not None:  # its request: {"text_input": …}, or its own
             generates = {"generates": _form_of(entry)}
+        if entry.text is not None and entry.text.adapters:
+            generates["adapters"] = entry.text.adapters
         return _json(
             {
                 "name": entry.name,

@@ -81,6 +81,8 @@ class Server:
             or ``"*"`` for all. Without it only the server's own page may.
         batch_size, batch_timeout: As of ``Serving``. A lone request does not wait.
         ssl_certfile, ssl_keyfile: Files of a certificate and its key, for HTTPS.
+        reuse_port: Whether other processes may listen at the port, too: new connections
+            are divided among all of them, where the system does so.
         log_level: Of ``run``: ``"INFO"`` writes a line for each request.
         **serving: Further options of each ``Serving``.
 
@@ -125,6 +127,7 @@ class Server:
         batch_timeout: Any = 0,
         ssl_certfile: str | Path | None = None,
         ssl_keyfile: str | Path | None = None,
+        reuse_port: bool = False,
         log_level: str = "INFO",
         **serving: Any,
     ):
@@ -151,6 +154,7 @@ class Server:
             cors_origins=cors_origins,
             ssl_certfile=ssl_certfile,
             ssl_keyfile=ssl_keyfile,
+            reuse_port=reuse_port,
             log_level=log_level,
             serving=change_options(queue, serving, _OP, own),
         )
@@ -354,8 +358,15 @@ class Server:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             listening = socket.create_server(
-                (self.host, self._port), family=family, backlog=2048
+                (self.host, self._port),
+                family=family,
+                backlog=2048,
+                reuse_port=self._options.reuse_port,
             )
+        except ValueError:
+            raise ArgumentError(
+                _OP, "reuse_port: this system divides no port among processes"
+            ) from None
         except OSError as error:
             raise ArgumentError(
                 _OP,

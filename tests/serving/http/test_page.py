@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import re
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from exburn import layers
 from exburn.applications import GPT2
 from exburn.serving import Endpoint, Server, TextStream
 from exburn.serving.http.routes import read_page
-from exburn.text import Tokenizer
+from exburn.text import CHATML, Tokenizer
 
 
 def test_it_holds_all_that_it_shows_and_may_run_nothing_else():
@@ -74,15 +75,18 @@ def models():
             [exburn.Input((90, 70)), layers.Flatten(), layers.Dense(1)]
         ),
         "number": exburn.Model(number, number * 2.0),
-        "writer": writer(),
+        "writer": TextStream(writer(), slots=2),
+        "chatter": TextStream(writer(4096, CHATML), slots=2),
         "counts": Endpoint(stream=count),
     }
 
 
-def writer():
-    model = GPT2(260, layers=1, width=8, heads=2, positions=64)
+def writer(positions=64, template=None):
+    model = GPT2(260, layers=1, width=8, heads=2, positions=positions)
     model.tokenizer = Tokenizer.train(["so it is"] * 9, 260)
-    return TextStream(model)
+    if template is not None:
+        model.tokenizer = model.tokenizer.with_chat_template(template)
+    return model
 
 
 async def count(request):
@@ -139,7 +143,7 @@ def test_numbers_are_typed_in(page, models):
 
 
 def test_every_input_has_values_that_work_at_once(page, models):
-    served = [name for name in models if name not in ("counts", "writer")]
+    served = [name for name in models if name not in ("counts", "writer", "chatter")]
     for name in served:
         choose(page, name, 2 if name == "many" else 1)
         ways = page.run("[...document.querySelectorAll('#inputs option')].length")
@@ -193,6 +197,33 @@ def test_a_model_that_writes_has_a_box_for_the_prompt(page):
     page.run("$('text').value = 'so'; $('tokens').value = 4; $('generate').click()")
     page.wait("$('progress').innerText.includes('parts') && !$('generate').disabled")
     assert page.run("$('progress').className") == "soft"
+
+
+SEND = "$('message').value = '{}'; $('most').value = '{}'; $('send').click()"
+
+
+def test_a_model_of_chats_has_a_box_to_chat_in(page, models):
+    page.run("$('model').value = 'chatter'; $('model').onchange()")
+    page.wait("!$('chatting').hidden && $('generation').hidden")
+    page.run(SEND.format("<i>so</i>", 4))
+    page.wait("!$('send').disabled && /tokens? in/.test($('telling').innerText)", 60)
+    assert page.run("[...$('chat').children].map((p) => p.className)") == [
+        "user",
+        "assistant",
+    ]
+    assert page.run("$('chat').firstChild.innerText") == "<i>so</i>"
+    page.run(SEND.format("more than there is", 90_000))
+    page.wait("$('telling').className == 'bad'")
+    assert "max_tokens" in page.run("$('telling').innerText")
+    assert page.run("$('message').value") == "more than there is"  # to be sent again
+    page.run(f"{SEND.format('long', 3900)}; $('halt').click()")
+    page.wait("$('telling').innerText == 'stopped' && !$('send').disabled")
+    page.run("$('anew').click()")
+    assert page.run("[$('chat').children.length, messages.length]") == [0, 0]
+    until = time.monotonic() + 10
+    while models["chatter"].engine.statistics().active:
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_images_are_chosen(page, models, tmp_path):
