@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from exburn.core.checks import check_count, check_flag, check_number
 from exburn.errors import ArgumentError
 from exburn.text.samplers import Greedy, Sampler, TopP
+from exburn.text.settings import Settings
 
 _OP = "generation"
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationDefaults:
+class GenerationDefaults(Settings):
     """What ``generate`` does where a call says nothing.
 
     Args:
@@ -65,35 +66,6 @@ class GenerationDefaults:
         for name in ("max_new_tokens", "max_length"):
             if getattr(self, name) is not None:
                 check_count(_OP, name, getattr(self, name))
-
-    @classmethod
-    def of(cls, value: Any) -> GenerationDefaults:
-        """Those of a mapping of the arguments; of ``None`` those of no folder.
-
-        Raises:
-            ArgumentError: It is something else, or has another name.
-        """
-        if isinstance(value, cls):
-            return value
-        names = {field.name for field in dataclasses.fields(cls)}
-        mapping = {} if value is None else value
-        if not isinstance(mapping, Mapping) or not names.issuperset(mapping):
-            raise ArgumentError(
-                _OP,
-                f"it is a mapping of {', '.join(sorted(names))}, received {value!r}",
-            )
-        return cls(**mapping)
-
-    def get_config(self) -> dict[str, Any]:
-        """The settings that are not the default, JSON-able."""
-        config = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        }
-        if self.end_tokens is not None:
-            config["end_tokens"] = list(self.end_tokens)
-        return config
 
     def new_tokens(self, prompt: int) -> int | None:
         """How many tokens are written at most behind a prompt; ``None`` if not told.

@@ -104,19 +104,19 @@ def check_description(content: Mapping[str, Any]) -> Growth:
     Raises:
         FileFormatError: There is something.
     """
-    normalizer = math.prod(map(_growth, _steps(content, "normalizer", "normalizers")))
+    normalizer = math.prod(map(_growth, steps_of(content, "normalizer", "normalizers")))
     if normalizer > _GROWTH:
         raise _refusal("Tokenizer", "its normalizers may multiply texts without bound")
-    decoder = math.prod(map(_growth, _steps(content, "decoder", "decoders")))
+    decoder = math.prod(map(_growth, steps_of(content, "decoder", "decoders")))
     if decoder > _DECODER_GROWTH:
         raise _refusal("Tokenizer", "its decoders may multiply texts without bound")
     # Each step of bytes writes those of the one before as letters, of two bytes each.
-    cutting = math.prod(map(_growth, _steps(content, *_CUTTING)))
+    cutting = math.prod(map(_growth, steps_of(content, *_CUTTING)))
     if cutting > _DECODER_GROWTH:
         raise _refusal(
             "Tokenizer", "its pre-tokenizers may multiply texts without bound"
         )
-    count = sum(1 for names in _STEPS for _ in _steps(content, *names))
+    count = sum(1 for names in _STEPS for _ in steps_of(content, *names))
     if count > _MOST_STEPS:
         raise _refusal("Tokenizer", f"it takes {count} steps, more than {_MOST_STEPS}")
     for pattern in _patterns(content):
@@ -139,17 +139,20 @@ def _refusal(op: str, reason: str) -> FileFormatError:
     )
 
 
-def _steps(content: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
-    """The steps of a normalizer, decoder …, in sequences of sequences, too."""
-    step = content.get(name) if isinstance(content, Mapping) else None
-    todo = [step]
+def steps_of(content: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
+    """The steps of a normalizer, decoder …, in order, also of sequences of sequences.
+
+    Args:
+        content: What a ``tokenizer.json`` holds.
+        name: As ``"normalizer"``.
+        inner: What a sequence of such steps calls them.
+    """
+    todo = [content.get(name)] if isinstance(content, Mapping) else []
     while todo:
         step = todo.pop()
-        if not isinstance(step, Mapping):
-            continue
-        if isinstance(step.get(inner), list):
-            todo += step[inner]
-        else:
+        if isinstance(step, Mapping) and isinstance(step.get(inner), list):
+            todo += reversed(step[inner])
+        elif isinstance(step, Mapping):
             yield step
 
 
@@ -182,7 +185,7 @@ def _longest_mapping(data: str) -> int:
 
 def _check_templates(content: Mapping[str, Any]) -> None:
     repeats, special = 1, 0
-    for step in _steps(content, "post_processor", "processors"):
+    for step in steps_of(content, "post_processor", "processors"):
         tokens = step.get("special_tokens")
         names = tokens if isinstance(tokens, Mapping) else {}
         for kind in ("single", "pair"):

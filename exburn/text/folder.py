@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from exburn.errors import FileFormatError
 from exburn.runtime.files.ordinary import read_text
 from exburn.saving.pretrained_folder import CONFIG, read_json
+from exburn.text.description import steps_of
 from exburn.text.settings import TokenizerSettings
 from exburn.weights.entries import (
     Field,
@@ -352,7 +353,7 @@ def _entries(
         kind, own_type = model.get("tokenizer_class"), model.get("model_type")
         kind = kind or (_CLASSES.get(own_type) if isinstance(own_type, str) else None)
         entries["kind"] = kind if isinstance(kind, str) else None
-    steps = _steps(description.get("pre_tokenizer"), "pretokenizers")
+    steps = steps_of(description, "pre_tokenizer", "pretokenizers")
     if entries["kind"] in _LLAMA and any(s.get("type") == "ByteLevel" for s in steps):
         entries["kind"] = None  # many folders of Llama 3 name the class of Llama 2
     defaults = _DEFAULTS.get(entries["kind"] or "", {})
@@ -416,17 +417,6 @@ def _added_tokens(
     return sorted(tokens, key=lambda pair: pair[0])
 
 
-def _steps(step: Any, inner: str) -> Iterator[dict[str, Any]]:
-    """A step, and those that it is a sequence of."""
-    todo = [step]
-    while todo:
-        step = todo.pop()
-        if isinstance(step, dict):
-            steps = step.get(inner)
-            todo += reversed(steps if isinstance(steps, list) else [])
-            yield step
-
-
 class _Numbers:
     """The numbers that the package gives to tokens.
 
@@ -463,10 +453,6 @@ class _Reading:
 
     def _is(self, classes: tuple[str, ...]) -> bool:
         return self._entries["kind"] in classes
-
-    def _steps(self, name: str, inner: str) -> Iterator[dict[str, Any]]:
-        """The steps of a normalizer, pre-tokenizer …, by their names in the file."""
-        return _steps(self._described.get(name), inner)
 
     def _refuse(self, entry: str, value: Any, other: str) -> FileFormatError:
         return FileFormatError(
@@ -508,7 +494,7 @@ class _Reading:
         for key, field, name in _OF_BERT:
             value, own = entries[key], (bert or {}).get(field)
             if bert is None:
-                steps = self._steps("normalizer", "normalizers")
+                steps = steps_of(self._described, "normalizer", "normalizers")
                 lower = any(step.get("type") == "Lowercase" for step in steps)
                 own = lower if key == "lowercase" else value
             if value is not None and value != own:
@@ -536,7 +522,7 @@ class _Reading:
         if value is None and self._is(_GPT2):
             value = False
         own: bool | None = None
-        for step in self._steps("pre_tokenizer", "pretokenizers"):
+        for step in steps_of(self._described, "pre_tokenizer", "pretokenizers"):
             if step.get("type") == "ByteLevel":
                 own = own or bool(step.get("add_prefix_space", True))
             if step.get("type") == "Metaspace":
@@ -545,7 +531,7 @@ class _Reading:
                 expected = {True: "always", False: "first"}.get(legacy)
                 if self._is(_LLAMA) and own and expected not in (None, scheme):
                     raise self._refuse("legacy", legacy, f"spaces come {scheme!r}")
-        for step in self._steps("normalizer", "normalizers"):
+        for step in steps_of(self._described, "normalizer", "normalizers"):
             own = own or step.get("type") == "Prepend"
         if value is not None and value != bool(own):
             says = "a text begins with a space" if own else "none begins with a space"
@@ -571,7 +557,7 @@ class _Reading:
     def _ends(self) -> tuple[str | None, str | None]:
         """The special tokens that a template has in front of a text and behind it."""
         first = last = None
-        for step in self._steps("post_processor", "processors"):
+        for step in steps_of(self._described, "post_processor", "processors"):
             if step.get("type") in ("BertProcessing", "RobertaProcessing"):
                 pairs = [step.get(name) for name in ("cls", "sep")]
                 first, last = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from exburn.core.checks import (
     check_choice,
@@ -20,9 +20,45 @@ from exburn.errors.boundary import guard_methods
 _OP, _SIDES = "TokenizerSettings", ("right", "left")
 
 
+class Settings:
+    """Base of dataclasses of settings, which files hold as those that are not usual."""
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Those of a mapping, as ``get_config`` gives it; of ``None`` the usual ones.
+
+        Raises:
+            ArgumentError, DataError: It is something else, or a value does not fit.
+        """
+        if isinstance(value, cls):
+            return value
+        names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        mapping = {} if value is None else value
+        if not isinstance(mapping, Mapping) or not names.issuperset(mapping):
+            raise ArgumentError(
+                cls.__name__,
+                f"it is a mapping of {', '.join(sorted(names))}, received {value!r}",
+            )
+        return cls(**mapping)
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings that are not the default, JSON-able."""
+        return {
+            field.name: _plain(value)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if (value := getattr(self, field.name)) != field.default and value != {}
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
 @guard_methods
 @dataclasses.dataclass(frozen=True)
-class TokenizerSettings:
+class TokenizerSettings(Settings):
     """The settings that a folder has beside its ``tokenizer.json``.
 
     Args:
@@ -74,31 +110,6 @@ class TokenizerSettings:
                 object.__setattr__(self, name, Texts(parts))
             elif value is not None or name == "template_tokens":
                 check_unicode(_OP, value)
-
-    @classmethod
-    def of(cls, config: Any) -> TokenizerSettings:
-        """Those of a mapping, as ``get_config`` gives it.
-
-        Raises:
-            ArgumentError, DataError: It is something else, or a value does not fit.
-        """
-        names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(config, Mapping) or not names.issuperset(config):
-            raise ArgumentError(
-                _OP,
-                f"it is a mapping of {', '.join(sorted(names))}, received {config!r}",
-            )
-        return cls(**config)
-
-    def get_config(self) -> dict[str, Any]:
-        """The settings that are not the default, JSON-able."""
-        config = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        }
-        config = {n: dict(v) if isinstance(v, Texts) else v for n, v in config.items()}
-        return {name: value for name, value in config.items() if value != {}}
 
 
 class Texts(dict[str, str]):

@@ -77,8 +77,7 @@ class Tokenizer:
         self._text, self._made = check_unicode("Tokenizer", text), None
         self._growth = check_description(_parse_object(self._text))
         self._end = None if end is None else check_unicode("Tokenizer", end)
-        own = isinstance(settings, TokenizerSettings)
-        self._settings = settings if own else TokenizerSettings.of(settings or {})
+        self._settings = TokenizerSettings.of(settings)
         self._files: dict[str, str] = {}  # of the folder that it comes from
         self._named: dict[str, str] = {}  # tokens, as templates name them
 

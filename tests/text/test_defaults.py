@@ -140,12 +140,14 @@ def test_the_sampler_is_the_chain_of_filters():
     assert np.isfinite(sampler.keep(logits)[0]).tolist() == [True, True] + [False] * 3
     assert isinstance(GenerationDefaults(top_p=0.5).sampler, Greedy)
     pytest.importorskip("tokenizers")
-    from exburn.serving.text import _sampler_of
+    from exburn.models.generation.engine import TextRequest
+    from exburn.serving.plain_writer import _sampler_of
 
-    served = _sampler_of({}, GenerationDefaults(**options))
+    served = _sampler_of(TextRequest([1], 2, top_k=3, top_p=0.8, min_p=0.3))
     np.testing.assert_array_equal(served.keep(logits), sampler.keep(logits))
     keys = jax.random.split(jax.random.key(0), 1)
-    assert int(_sampler_of({}, GenerationDefaults())(logits, keys)[0]) == 0
+    likeliest = _sampler_of(TextRequest([1], 2, temperature=0))
+    assert int(likeliest(logits, keys)[0]) == 0
 
 
 @pytest.mark.parametrize(
