@@ -27,6 +27,10 @@ _OP = "TextConstraint"
 # What `json.dumps` writes between values: nothing, a space, or a line's indentation.
 _BETWEEN_VALUES = r"( |\n[ \t]{0,64})"
 _ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_RULE = re.compile(r"^\s*[?!]?[A-Za-z_][\w.]*\s*(?:\[[^\]]*\]\s*)?:", re.MULTILINE)
+_SCHEMA = re.compile(r"%json\s*")
+_MOST_RULES = 500
+_LARGEST = 1 << 18  # characters of an expression or a grammar
 _POSSESSIVE = re.compile(r"[*+?}]\+")
 
 
@@ -98,7 +102,7 @@ class TextConstraint:
         elif kind == "regex":
             form = _package().regex_to_lark(_check_regex(form), "dws")
         else:
-            form = check_unicode("grammar", form)
+            form = _check_grammar(form)
         if ends is None:
             end = tokenizer.number_of(tokenizer.end) if tokenizer.end else None
             ends = () if end is None else (end,)
@@ -370,7 +374,7 @@ def _check_regex(regex: Any) -> str:
     Raises:
         ArgumentError, DataError: It is none.
     """
-    regex = check_unicode("regex", regex)
+    regex = _check_length("regex", regex)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # sets within sets, which Rust has
@@ -382,3 +386,29 @@ def _check_regex(regex: Any) -> str:
     if _POSSESSIVE.search(_ESCAPE_OR_SET.sub("a", regex)):
         raise ArgumentError("regex", "possessive repetitions are not honoured")
     return regex
+
+
+def _check_grammar(grammar: Any) -> str:
+    """A grammar of bounded size, whose JSON schemas are honoured.
+
+    Raises:
+        ArgumentError, DataError: It is none.
+    """
+    grammar = _check_length("grammar", grammar)
+    rules = len(_RULE.findall(grammar))
+    if rules > _MOST_RULES:  # the package follows them into one another
+        raise ArgumentError("grammar", f"it has {rules} rules, at most {_MOST_RULES}")
+    for place in _SCHEMA.finditer(grammar):
+        try:
+            schema, _ = json.JSONDecoder().raw_decode(grammar, place.end())
+        except (ValueError, RecursionError):
+            continue  # a text that says so; or the package tells what is wrong
+        read_schema(schema)
+    return grammar
+
+
+def _check_length(op: str, form: Any) -> str:
+    form = check_unicode(op, form)
+    if len(form) > _LARGEST:
+        raise ArgumentError(op, f"it has {len(form):,} letters, at most {_LARGEST:,}")
+    return form

@@ -201,6 +201,13 @@ def compiled(**form):
     return TextConstraint.compile(byte_level(), **form)
 
 
+def chain_of_references(length):
+    """A schema in whose references the package would use up its stack."""
+    parts = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(length)}
+    parts |= {f"d{length}": {"type": "integer"}}
+    return {"$ref": "#/$defs/d0", "$defs": parts}
+
+
 REFUSALS = [
     (lambda: compiled(regex="(?=a)b"), ArgumentError, re.escape("look-around")),
     (lambda: compiled(regex="(a)\\1"), ArgumentError, re.escape("backreferences")),
@@ -275,12 +282,7 @@ REFUSALS = [
             json_schema={"$schema": "http://json-schema.org/draft-04/schema#"}
         ),
         ArgumentError,
-        re.escape("schemas are of"),
-    ),
-    (
-        lambda: compiled(json_schema={"$ref": "http://x/y"}),
-        ArgumentError,
-        re.escape("not honoured"),
+        re.escape("a schema is as a whole of"),
     ),
     (lambda: compiled(json_schema=False), ArgumentError, re.escape("Unsatisfiable")),
     (
@@ -314,6 +316,54 @@ REFUSALS = [
         ArgumentError,
         re.escape("too deeply nested"),
     ),
+    (
+        lambda: compiled(json_schema={"$ref": "#/default", "default": {"minimun": 3}}),
+        ArgumentError,
+        "a reference must lead to a part of the schema",
+    ),
+    (
+        lambda: compiled(
+            json_schema={"anyOf": [{"multipleOf": 9.97}, {"multipleOf": 991}]}
+        ),
+        ArgumentError,
+        "the common multiple 988027",
+    ),
+    (
+        lambda: compiled(json_schema={"$ref": "http://x/y"}),
+        ArgumentError,
+        "a reference must lead to a part of the schema",
+    ),
+    (lambda: compiled(json_schema={"multipleOf": []}), ArgumentError, "not honoured"),
+    (lambda: compiled(json_schema={"const": 2**53 + 1}), ArgumentError, "2..53"),
+    (lambda: compiled(json_schema={"title": "\ud800"}), ArgumentError, "surrogates"),
+    (
+        lambda: compiled(json_schema={"type": "number", "maximum": float("inf")}),
+        ArgumentError,
+        "Out of range float",
+    ),
+    (
+        lambda: compiled(
+            json_schema={"$schema": "draft-07", "prefixItems": [{"type": "null"}]}
+        ),
+        ArgumentError,
+        "prefixItems is of 2020-12",
+    ),
+    (
+        lambda: compiled(json_schema=chain_of_references(2_000)),
+        ArgumentError,
+        "references are 2003 levels deep, at most 1000",
+    ),
+    (
+        lambda: compiled(grammar="start: r\n" + "r: start\n" * 3_000),
+        ArgumentError,
+        "3001 rules, at most 500",
+    ),
+    (
+        lambda: compiled(grammar='start: %json {"type": "integer", "minimun": 3}'),
+        ArgumentError,
+        "'minimun' is not honoured",
+    ),
+    (lambda: compiled(regex="a" * 300_000), ArgumentError, "300,000 letters, at most"),
 ]
 
 
