@@ -49,6 +49,7 @@ class PagedCache(KeyValueCache):
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         name = self._name(layer)
         keys, values = self.entries[name]
+        key, value = _sound(key.astype(keys.dtype), value.astype(values.dtype))
         keys, values = self._with(keys, key), self._with(values, value)
         self.entries[name] = keys, values
         query = query * jnp.asarray(scale, query.dtype)
@@ -74,7 +75,7 @@ class PagedCache(KeyValueCache):
 
     def _with(self, cache: jax.Array, heads: jax.Array) -> jax.Array:
         """The array with the tokens' heads in their places."""
-        tokens = heads.reshape(-1, *heads.shape[2:]).astype(cache.dtype)
+        tokens = heads.reshape(-1, *heads.shape[2:])
         first = 1 if self._heads_first else 0
         pages, page = cache.shape[first], cache.shape[first + 1]
         size, places = pages * page, self._slots(pages, page, heads.shape[1])
@@ -122,3 +123,13 @@ class PagedCache(KeyValueCache):
             # A token that only fills up may lie behind all slots.
             self._masks[window] = seen | (slot == slots - 1) & (at >= slots)
         return self._masks[window]
+
+
+def _sound(keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Keys and values of which no value is NaN; the key is, instead.
+
+    A weight of zero times NaN is NaN, whoever sees the value or not, and pages go from
+    text to text. Scores by a key are taken away where they are not seen.
+    """
+    bad = ~jnp.isfinite(values).all(axis=-1, keepdims=True)
+    return jnp.where(bad, jnp.nan, keys), jnp.where(bad, 0, values)

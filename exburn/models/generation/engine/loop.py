@@ -37,8 +37,7 @@ from exburn.models.generation.memory import RowWeights
 _OP = "TextEngine"
 # The sizes that programs grow from: tokens of a piece, pages, likeliest tokens.
 _LEAST_PIECE, _LEAST_PAGES, _LEAST_TOPS = 16, 8, 5
-_GROWTH = 4  # times, from one size of a program to the next
-_ROW_GROWTH = {"gpu": 4}  # of rows; elsewhere twice, for each takes its time
+_GROWTH = {"gpu": 4}  # times, from one size to the next; elsewhere each takes its time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,8 +316,7 @@ class EngineLoop:
         if not rows:
             return
         ends = [row.length + steps for row in rows]
-        growth = _ROW_GROWTH.get(jax.default_backend(), 2)
-        height = _size(len(rows), 1, self._slots, growth)
+        height = _size(len(rows), 1, self._slots)
         ones = [1] * len(rows)
         numbers = self.scheduler.numbers(rows, ones, ends, height, _pages)
         self._call(self.source.programs.write, rows, numbers, (steps,))
@@ -405,14 +403,13 @@ class EngineLoop:
         try:
             for step, token in enumerate(chosen.token[:, place].tolist()):
                 if not chosen.sound[step, place]:
-                    self._poisoned(row)
-                    return
+                    raise DataError(_OP, "the model's scores are NaN or infinite")
                 reason = row.take(token, *_logarithms(row, chosen, step, place))
                 if reason is not None:
                     break
             row.tell(last=reason is not None)
-        except Exception as error:  # of its constraint, or of who listens
-            self._end(row, "error", error)
+        except Exception as error:  # also of its constraint, or of who listens
+            self._end(row, "error", error, keep=False)
             return
         self._measure(row, count, now)
         if reason is not None:
@@ -427,17 +424,6 @@ class EngineLoop:
         else:
             self.meter.between.append((now - row.moment) / news)
         row.moment = now
-
-    def _poisoned(self, row: Row) -> None:
-        """Fails a row whose scores are NaN; nothing of it stays in the cache."""
-        assert self._state is not None
-        pages = self.scheduler.pool.forget(row.pages)
-        if pages:
-            self._state = self.source.programs.clear(self._state, pages)
-        error = DataError(
-            _OP, "the model's scores are NaN, or infinite, so that no token can come"
-        )
-        self._end(row, "error", error, keep=False)
 
     def _end(
         self,
@@ -463,14 +449,14 @@ def _pages(count: int) -> int:
     return _size(count, _LEAST_PAGES, 1 << 30)
 
 
-def _size(count: int, least: int, most: int, growth: int = _GROWTH) -> int:
+def _size(count: int, least: int, most: int) -> int:
     """The size of a program that is made for so many, or fewer.
 
     Example:
-        >>> _size(1, 1, 32), _size(9, 1, 32), _size(17, 1, 32)
-        (1, 16, 32)
+        >>> _size(1, 1, 24), _size(17, 1, 24), _size(99, 1, 24)
+        (1, 24, 24)
     """
-    size = least
+    size, growth = least, _GROWTH.get(jax.default_backend(), 2)
     while size < min(count, most):
         size *= growth
     return min(size, most)

@@ -118,14 +118,6 @@ class PagePool:
             self._pages[key] = page
             self._keys[page] = key
 
-    def forget(self, pages: Iterable[int]) -> list[int]:
-        """Drops what pages hold, of those that have one reader; returns these."""
-        alone = [page for page in pages if self._readers[page] == 1]
-        for page in alone:
-            if page in self._keys:
-                self._forget(page)
-        return alone
-
     def forget_all(self) -> None:
         """Drops all that is kept: what pages hold is of no use any more."""
         for page in list(self._keys):

@@ -150,20 +150,6 @@ class EnginePrograms:
         filled[: len(tokens)] = tokens
         return dataclasses.replace(state, seen=make(state.seen, slot, filled))
 
-    def clear(self, state: EngineState, pages: list[int]) -> EngineState:
-        """The state with zeros in some pages.
-
-        A zero weight of a NaN is NaN: one must not lie where others come to read.
-        """
-        axis = int(self._first)
-        make = self._programs.further(
-            f"engine_clear{self._kind}", lambda: _make_clear(axis), donated=(0,)
-        )
-        size = 1 << max(len(pages) - 1, 3).bit_length()
-        filled = np.full(size, pages[0], np.int32)
-        filled[: len(pages)] = pages
-        return dataclasses.replace(state, entries=make(state.entries, filled))
-
 
 def make_read(plan: GenerationPlan, heads_first: bool) -> Callable:
     """The program that reads a piece."""
@@ -269,13 +255,3 @@ def _append(
 def _note(seen: jax.Array, slot: Any, tokens: jax.Array) -> jax.Array:
     fresh = jnp.zeros(seen.shape[1], bool).at[tokens].set(True)
     return seen.at[slot].set(fresh)
-
-
-def _make_clear(axis: int) -> Callable:
-    """The program that writes zeros in pages, which lie on this axis."""
-
-    def clear(entries: Any, pages: jax.Array) -> Any:
-        place = (slice(None),) * axis
-        return jax.tree.map(lambda v: v.at[(*place, pages)].set(0), entries)
-
-    return clear

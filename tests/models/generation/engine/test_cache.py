@@ -18,7 +18,7 @@ def draw(shape, seed):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-def attend(heads_first, count, counts, **options):
+def attend(heads_first, count, counts, spoil=None, **options):
     layer = types.SimpleNamespace(name="attention")
     keys, values = (draw((PAGES, PAGE, GROUPS, SIZE), seed) for seed in (0, 1))
     if heads_first:
@@ -34,6 +34,8 @@ def attend(heads_first, count, counts, **options):
         draw((4, count, heads, SIZE), seed)
         for seed, heads in ((2, HEADS), (3, GROUPS), (4, GROUPS))
     )
+    if spoil is not None:
+        value = value.at[spoil].set(jnp.nan)
     out = cache.attend(layer, query, key, value, whole=None, scale=0.3, **options)
     return out, cache.entries["attention:1"], (query, key, value)
 
@@ -84,3 +86,14 @@ def test_both_layouts_read_what_a_row_has(count, window, soft_cap):
     before = np.asarray(draw((PAGES, PAGE, GROUPS, SIZE), 0))
     changed = (np.asarray(entries[0]) != before).any(axis=(2, 3)).sum()
     assert changed == counts.sum()
+
+
+@pytest.mark.parametrize("heads_first", [False, True])
+def test_a_value_of_nan_reaches_those_alone_who_see_it(heads_first):
+    counts, options = np.full(4, 3), {"window": 2, "soft_cap": None}
+    out, (_, values), _ = attend(heads_first, 3, counts, spoil=(2, 1), **options)
+    sound = np.isfinite(out).all(axis=(2, 3))
+    expected = np.ones((4, 3), bool)
+    expected[2, 1:] = False
+    np.testing.assert_array_equal(sound, expected)
+    assert np.isfinite(values).all()

@@ -298,6 +298,31 @@ def test_other_weights_write_other_texts(model, alone):
         assert tokens_of(engine.write([greedy(prompts[0])])) == texts[:1]
 
 
+def test_each_text_has_its_adapter():
+    model, prompts = text_model(), prompts_of(4)
+    for name in ("one", "two"):
+        model.add_lora(rank=2, name=name)
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        if "/lora_adapters/" in weight.path and "embedding" not in weight.path:
+            weight.assign(4 * rng.normal(size=weight.shape))
+    model.set_adapter("one")
+    names = ("one", "two", None)
+    texts = {
+        name: [row.tolist() for row in model.generate(prompts, 6, adapter=name)]
+        for name in names
+    }
+    assert texts[None] == texts["one"] != texts["two"]
+    with TextEngine(model, slots=3, page=4, prefill=32) as engine:
+        requests = [greedy(p, 6, adapter=name) for name in names for p in prompts]
+        for _ in range(2):  # the second time with the pages of the first
+            answers = engine.write(requests)
+            assert tokens_of(answers) == texts["one"] + texts["two"] + texts["one"]
+        assert answers[0].shared_tokens and answers[4].shared_tokens
+        model.set_adapter("two")
+        assert tokens_of(engine.write([greedy(p, 6) for p in prompts])) == texts["two"]
+
+
 def test_a_failure_of_the_engine_is_told_and_it_goes_on(engine, alone, monkeypatch):
     prompts, texts = alone
     loop = engine._loop
@@ -368,3 +393,69 @@ def test_refuses_models_and_caches_by_name(model):
     )
     with pytest.raises(ArgumentError, match="the model cannot use a cache: its input"):
         TextEngine(whole)
+
+
+def test_thousands_of_texts_none_lost_none_wrong(model):
+    prompts = prompts_of(40, seed=7)
+    texts = [row.tolist() for row in model.generate(prompts, NEW)]
+    drawn = [
+        row.tolist()
+        for prompt in prompts
+        for row in [model.generate(prompt, NEW, sampler=RandomSampler(), seed=5)]
+    ]
+    page, lock, outcomes = engine_page_bytes(model), threading.Lock(), []
+
+    def ask(engine, seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(600):
+            number, kind = int(rng.integers(40)), int(rng.integers(8))
+            prompt, count = prompts[number], int(rng.integers(1, NEW + 1))
+            text, reason, options = texts[number][:count], "length", {}
+            if kind == 0:
+                prompt, reason = np.append(prompt[:40], POISON), "error"
+            elif kind == 1:
+                options, text = {"temperature": 1, "seed": 5}, drawn[number][:count]
+            elif kind == 2:
+                options, text, reason = (
+                    {"constraint": Counting()},
+                    [*range(3, 9)],
+                    "stop",
+                )
+                count = NEW
+            elif kind == 3:
+                options, reason = {"deadline": time.monotonic()}, "deadline"
+            elif kind == 4:
+                options, count = {"stops": [text[-1:]]}, NEW
+                text, reason = text[: text.index(text[-1])], "stop"
+            request = TextRequest(prompt, count, **{"temperature": 0} | options)
+            answer = engine.submit(request)
+            if kind == 5:
+                answer.cancel()
+                reason = "cancelled"
+            if rng.random() < 0.3:
+                answer.wait(60)
+            with lock:
+                outcomes.append((answer, reason, text))
+
+    with TextEngine(
+        model, slots=6, prefill=32, page=4, cache=40 * page, max_queue=10_000
+    ) as engine:
+        threads = [threading.Thread(target=ask, args=(engine, i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        lost = [answer for answer, *_ in outcomes if not answer.wait(120)]
+        numbers = engine.statistics()
+    wrong = []
+    for answer, reason, text in outcomes:
+        if answer.finish_reason in ("length", "stop"):
+            right = answer.result().tokens.tolist() == text
+        else:
+            right = answer.finish_reason == reason
+        if not right:
+            wrong.append((answer.finish_reason, reason, answer.error))
+    assert (len(outcomes), lost, wrong[:3]) == (2400, [], [])
+    assert numbers.failures == 0 and numbers.preempted > 0
+    assert sum(numbers.ended.values()) == 2400
+    assert numbers.pages_free == numbers.pages
