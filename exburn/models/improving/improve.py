@@ -144,7 +144,7 @@ def improve(
         batch_size=batch_size,
         steps_per_generation=steps_per_generation,
         num_iterations=num_iterations,
-        scale_rewards=scale_rewards,  # type: ignore[arg-type]
+        scale_rewards=scale_rewards,
         loss=loss,
         beta=beta,
         epsilon=epsilon,

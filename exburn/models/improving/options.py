@@ -31,7 +31,7 @@ class ImproveOptions:
     batch_size: int
     steps_per_generation: int
     num_iterations: int
-    scale_rewards: str
+    scale_rewards: str | bool
     loss: str
     beta: float
     epsilon: float
@@ -50,9 +50,8 @@ class ImproveOptions:
         counts = "group", "batch_size", "steps_per_generation", "num_iterations"
         for name in (*counts, "max_new_tokens"):
             check_count(_OP, name, getattr(self, name), least.get(name, 1))
-        scale = {True: "group", False: "none"}.get(
-            self.scale_rewards, self.scale_rewards
-        )
+        named: dict[Any, str] = {True: "group", False: "none"}
+        scale = named.get(self.scale_rewards, self.scale_rewards)
         scale = check_choice(_OP, "scale_rewards", scale, SCALES)
         object.__setattr__(self, "scale_rewards", scale)
         check_choice(_OP, "loss", self.loss, FORMS)

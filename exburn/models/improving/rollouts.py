@@ -93,8 +93,8 @@ class Rollouts:
         )
         answers = self._writer.write(prompts, int(random.integers(1 << 62)))
         given = self._reward(prompts, answers)
-        total = sum(r.weight * given[r.name] for r in self._rewards)
-        worth, alike = advantages(total, options.group, options.scale_rewards)
+        total = self._total(given)
+        worth, alike = advantages(total, options.group, str(options.scale_rewards))
         figures = {
             "reward": total,
             "reward_std": np.full(len(total), total.std(ddof=1)),
@@ -109,11 +109,14 @@ class Rollouts:
         """Mean figures of one answer to each of other prompts."""
         answers = self._writer.write(rows.rows, seed)
         given = self._reward(rows.rows, answers)
-        total = sum(r.weight * given[r.name] for r in self._rewards)
+        total = self._total(given)
         means = {"reward": total, "length": [len(a.tokens) for a in answers]}
         if len(given) > 1:
             means |= {f"reward/{name}": values for name, values in given.items()}
         return {name: float(np.mean(values)) for name, values in means.items()}
+
+    def _total(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.sum([r.weight * given[r.name] for r in self._rewards], axis=0)
 
     def _reward(
         self, prompts: Sequence[PromptRow], answers: Sequence[Answer]
