@@ -9,9 +9,10 @@ the same step on both sides. The same pairs on both: ``--lengths mixed`` draws p
 and answers of a log-normal length, which ours packs and trl fills up; ``equal`` has all
 of one length, which leaves no room for packing. A step has ``--pairs`` pairs; ours has
 as many tokens as these have on average. Each side runs in a process of its own, which
-prints JSON; the first epoch, in which programs are compiled, is not measured, of
-the others the shortest counts. Lines of JSON go to ``--out``, by default
-``$OUT/preference.jsonl``, too.
+prints JSON; the first epoch, in which programs are compiled, is not measured, of the
+others the shortest counts. ``processor_s`` are the processor's seconds of an epoch, for
+a machine that is busy with more; of trl the mean of all. Lines of JSON go to ``--out``,
+by default ``$OUT/preference.jsonl``, too.
 """
 
 from __future__ import annotations
@@ -75,15 +76,17 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     longest = int(packed.lengths.max())
     length = -(-longest // 128) * 128
     batch = max(round(packed.tokens / STEPS / length), 1) * length
-    seconds, losses = [], []
+    seconds, busy, losses = [], [], []
     for _ in range(1 + args.rounds):
-        start = time.perf_counter()
+        start, work = time.perf_counter(), time.process_time()
         history = model.fit(packed, batch_tokens=batch, length=length, verbose=0)
         seconds.append(time.perf_counter() - start)
+        busy.append(time.process_time() - work)
         losses.append(history.history["loss"][0])
     stats = jax.devices()[0].memory_stats() or {}
     return {
         "pairs_per_second": len(pairs) / min(seconds[1:]),
+        "processor_s": min(busy[1:]),
         "first_epoch_s": seconds[0],
         "peak_gb": stats.get("peak_bytes_in_use", 0) / 1e9,
         "losses": losses,
@@ -153,11 +156,14 @@ def train_by_trl(args: argparse.Namespace) -> dict[str, Any]:
         processing_class=NoTokenizer(),
         callbacks=[clock.callback],
     )
+    work = time.process_time()
     trainer.train()
+    work = time.process_time() - work
     marks = clock.marks
     seconds = min(b - a for a, b in zip(marks, marks[1:], strict=False))
     result = {
         "pairs_per_second": len(table) / seconds,
+        "processor_s": work / (1 + args.rounds),
         "losses": clock.losses,
         "versions": versions(),
     }

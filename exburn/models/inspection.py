@@ -29,6 +29,7 @@ from exburn.models.quantizing import find_untrainable
 from exburn.module.building import require_built
 from exburn.runtime.sharding.strategies import make_distribution
 from exburn.text.packing import USUAL_ROW
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
@@ -172,7 +173,8 @@ def prepare_plan(
     specs = None
     if length is not None:
         require_built(model, "plan")
-        specs = packed_specs(rows, length)
+        loss = likelihood_loss(trainer.preparer.objective.losses)
+        specs = packed_specs(rows, length, loss is not None)
         specs = specs if kind == "train" else (specs[0], None, None)
     elif x is not None:
         dataset = read_dataset(model, x, y, op="plan")

@@ -248,11 +248,17 @@ def with_tokens(
     )
 
 
-def packed_specs(rows: int, length: int) -> tuple:
-    """Specs of a batch of packed documents, as ``fit`` gives them to the program."""
+def packed_specs(rows: int, length: int, paired: bool = False) -> tuple:
+    """Specs of a batch of packed documents, as ``fit`` gives them to the program.
+
+    Args:
+        paired: Whether they are pairs of answers, of which a row has one here.
+    """
     numbers = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     weights = jax.ShapeDtypeStruct((rows, length), jnp.float32)
-    return PackedTokens(numbers, numbers), numbers, weights
+    labels = jax.ShapeDtypeStruct((rows, 1), jnp.int32)
+    targets = {"tokens": numbers, "labels": labels} if paired else numbers
+    return PackedTokens(numbers, numbers), targets, weights
 
 
 def _weights(state: Any) -> dict[str, Any]:

@@ -158,6 +158,13 @@ def test_accumulated_batches_are_one_large_one():
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+def test_a_plan_has_the_pass_of_the_reference_too():
+    plain, dpo = (
+        llama(loss).plan(batch_tokens=128, length=32) for loss in (losses.ORPO(), "dpo")
+    )
+    assert 1.2 * plain.flops < dpo.flops and dpo.program == "train"
+
+
 def trained(loss, data, mesh=None):
     model = llama(loss, **({} if mesh is None else {"mesh": mesh}))
     history = model.fit(data, epochs=2, **OPTIONS | {"batch_tokens": 256}).history
@@ -167,7 +174,7 @@ def trained(loss, data, mesh=None):
 
 @pytest.mark.parametrize("mesh", ["data", "fsdp"])
 @pytest.mark.parametrize(
-    ("loss", "data"), [(losses.DPO(), PAIRS), (losses.KTO(), ANSWERS)]
+    ("loss", "data"), [(losses.DPO(), PAIRS[:20]), (losses.KTO(), ANSWERS[:20])]
 )
 @on_devices
 def test_on_meshes(mesh, loss, data):
