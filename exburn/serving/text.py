@@ -21,6 +21,7 @@ from exburn.errors import (
     ArgumentError,
     DataError,
     FileFormatError,
+    QueueFullError,
     ServingClosedError,
 )
 from exburn.errors.boundary import guard_methods
@@ -138,6 +139,7 @@ class TextStream:
             self.engine = TextEngine(model, max_queue=max_queue, **sizes)
             tokens = self.engine.statistics().pages * self.engine.page
             self.limit = min(plan.positions or tokens, tokens)
+            self._most = max_queue + self.engine.slots
             self._writer: Any = self.engine
         elif sizes:
             raise ArgumentError(
@@ -149,6 +151,7 @@ class TextStream:
             self.engine = None
             room = self._choose_room(plan.positions)
             self._writer = PlainWriter(model, room, self._chunk, max_queue)
+            self._most = max_queue
 
     def _check_positions(self, positions: int | None) -> None:
         """Raises if the model has fewer positions than it is to be served with."""
@@ -331,6 +334,8 @@ class TextStream:
         """
         if self.closed:
             raise ServingClosedError("serving", "the model is served no more")
+        if len(questions) > self._most:  # before others wait behind some of them
+            raise QueueFullError("serving", f"{self._most} texts may be under way")
         rows: list[TextRow] = []
         try:
             for question in questions:

@@ -39,7 +39,7 @@ def options_of(words):
 
 def test_commands_are_ones_that_exburn_takes():
     served = [line for line in COMMANDS if line.startswith("exburn serve")]
-    assert len(served) == 3
+    assert len(served) == 4
     for line in served:
         options_of(shlex.split(line, comments=True)[2:])
     (run,) = [line for line in COMMANDS if line.startswith("docker run")]

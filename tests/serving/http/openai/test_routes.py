@@ -6,6 +6,7 @@ import socket
 import time
 
 import httpx
+import numpy as np
 import openai
 import pytest
 from tests.serving.http.openai.conftest import KEY
@@ -343,3 +344,34 @@ def test_a_model_that_fails_is_not_the_callers_fault(writer):
             with pytest.raises(openai.InternalServerError) as raised:
                 client.chat.completions.create(**CHAT)
     assert raised.value.status_code == 503
+
+
+def test_adapters_are_models_of_their_own(writer):
+    model = writer.clone()
+    model.tokenizer = writer.tokenizer
+    expected = {"gpt": model.generate("A class", 12)}
+    for number, name in enumerate(("poems", "code")):
+        exburn.set_random_seed(number)
+        model.add_lora(rank=2, name=name)
+        rng = np.random.default_rng(number)
+        for weight in model.weights:
+            if weight.path.endswith("lora_b") and weight.trainable:
+                weight.assign(0.5 * rng.standard_normal(weight.shape))
+        expected[f"gpt:{name}"] = model.generate("A class", 12)
+    model.set_adapter(None)
+    assert len(set(expected.values())) == 3
+    with TextStream(model, slots=4) as texts:
+        with Server({"gpt": texts}, port=0) as server:
+            options = {"base_url": f"{server.url}/v1", "api_key": KEY}
+
+            async def run():
+                async with openai.AsyncOpenAI(**options) as client:
+                    models = [model.id async for model in client.models.list()]
+                    asked = (
+                        client.completions.create(model=n, prompt="A class", **GREEDY)
+                        for n in models
+                    )
+                    answers = await asyncio.gather(*asked)  # in one batch
+                    return {a.model: a.choices[0].text for a in answers}
+
+            assert asyncio.run(run()) == expected
