@@ -140,17 +140,16 @@ class TextEngine:
         return answer
 
     def write(self, requests: Sequence[TextRequest]) -> list[TextAnswer]:
-        """The answers to several requests, once all have ended.
+        """The answers to any number of requests, once all have ended.
 
         One that fails has an ``error``.
 
-        Raises:
-            ArgumentError: More come than ``max_queue`` allows, or as of ``submit``.
+        Raises: As ``submit``, which then cancels all of them.
         """
         answers: list[TextAnswer] = []
         try:
             for request in requests:
-                answers.append(self.submit(request))
+                answers.append(self._submit_when_room(request, answers))
         except BaseException:
             for answer in answers:
                 answer.cancel()
@@ -158,6 +157,19 @@ class TextEngine:
         for answer in answers:
             answer.wait()
         return answers
+
+    def _submit_when_room(
+        self, request: TextRequest, answers: list[TextAnswer]
+    ) -> TextAnswer:
+        """Submits a request; while the queue is full, waits for one of some answers."""
+        while True:
+            try:
+                return self.submit(request)
+            except QueueFullError:
+                before = next((a for a in answers if not a.ended), None)
+                if before is None:
+                    raise
+                before.wait()
 
     def refresh(self) -> None:
         """Goes on with the model's weights as they are now.

@@ -354,6 +354,12 @@ def test_a_full_queue_and_a_closed_engine_refuse(model, alone):
         engine.submit(greedy(prompts[1]))
 
 
+def test_write_takes_more_than_the_queue(engine, alone, monkeypatch):
+    prompts, texts = alone
+    monkeypatch.setattr(engine, "max_queue", 2)
+    assert tokens_of(engine.write([greedy(prompt) for prompt in prompts])) == texts
+
+
 BAD_TEXTS = [
     (lambda: greedy([]), DataError, "the prompt is empty"),
     (lambda: greedy([1, -2]), DataError, "≥ 0, received -2"),
