@@ -377,7 +377,8 @@ def keep_blocks(model: Any, stored: RenamedTensors, op: str) -> None:
 
 def _pack(model: Any, paths: set[str], settings: QuantizationSettings) -> set[str]:
     """Stores weights in blocks where that is exact; their paths."""
-    plan = make_plan(model, settings, {path.rpartition("/")[0] for path in paths})
+    layers = {path.rpartition("/")[0] for path in paths}
+    plan = make_plan(model, settings, layers, again=True)
     targets, rounded = [], {}
     for target in plan.targets:
         parts: dict[str, Any] = {

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from exburn.core.checks import check_count, check_flag, check_number
 from exburn.errors import ArgumentError
 from exburn.text.samplers import Greedy, Sampler, TopP
-from exburn.text.settings import Settings
+from exburn.text.settings import TextSettings
 
 _OP = "generation"
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationDefaults(Settings):
+class GenerationDefaults(TextSettings):
     """What ``generate`` does where a call says nothing.
 
     Args:

@@ -79,7 +79,7 @@ class Refusal(Exception):
     """What a template itself says against a chat."""
 
 
-class Meter:
+class TemplateMeter:
     """Counts what a template takes, and stops it.
 
     Args:
@@ -211,7 +211,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja's sandbox, as chat templates expect it, with what is used listed."""
 
     intercepted_binops = frozenset("+ - * / // ** %".split())
-    meter: Meter
+    meter: TemplateMeter
 
     def __init__(self):
         super().__init__(
@@ -280,7 +280,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """
         with self._lock:
             template, _ = self._program(text)
-            self.meter = Meter(Meter(1 << 40).cost_of(variables))
+            self.meter = TemplateMeter(TemplateMeter(1 << 40).cost_of(variables))
             parts = []
             for part in template.generate(variables):
                 parts.append(part)

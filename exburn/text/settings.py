@@ -20,7 +20,7 @@ from exburn.errors.boundary import guard_methods
 _OP, _SIDES = "TokenizerSettings", ("right", "left")
 
 
-class Settings:
+class TextSettings:
     """Base of dataclasses of settings, which files hold as those that are not usual."""
 
     @classmethod
@@ -58,7 +58,7 @@ def _plain(value: Any) -> Any:
 
 @guard_methods
 @dataclasses.dataclass(frozen=True)
-class TokenizerSettings(Settings):
+class TokenizerSettings(TextSettings):
     """The settings that a folder has beside its ``tokenizer.json``.
 
     Args:

@@ -30,6 +30,7 @@ from exburn.layers import (
     BatchNormalization,
     Dense,
     EinsumDense,
+    Embedding,
     GroupNormalization,
     LayerNormalization,
     ModuleLayer,
@@ -88,7 +89,8 @@ def make_plan(
     """Decides layer by layer; changes nothing.
 
     Args:
-        again: Whether layers may have the dtype already, from their configurations.
+        again: Whether layers may have the dtype already, from their configurations; and
+            tables the form of gptq, as no data round them any more.
         calibrated: Paths of the layers that data goes through; all if None.
     """
     require_built(model, op)
@@ -109,7 +111,9 @@ def make_plan(
             target, reason = _cast_target(path, layer, settings, again)
         else:
             reached = calibrated is None or path in calibrated
-            target, reason = _packed_target(path, layer, settings, layers, reached)
+            target, reason = _packed_target(
+                path, layer, settings, layers, reached, again
+            )
         if target is not None:
             targets.append(target)
         if reason is not None and any(is_float(w.dtype) for _, w in own):
@@ -140,7 +144,10 @@ def plan_layer(layer: Any, settings: QuantizationSettings) -> QuantizationPlan:
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if any("lora" in weight.get_metadata() for weight in weights):
         raise ArgumentError(op, "the layer has a low-rank adapter")
-    pairs = [_packed_target(p, part, settings, parts) for p, part in parts.items()]
+    pairs = [
+        _packed_target(path, part, settings, parts, again=True)
+        for path, part in parts.items()
+    ]
     targets = [target for target, _ in pairs if target is not None]
     if not targets:
         reason = next((r for _, r in reversed(pairs) if r), "nothing can be packed")
@@ -227,7 +234,7 @@ def _cast_target(path, layer, settings, again):
     return QuantizationTarget(path, layer, {}, policy, dtype), reason
 
 
-def _packed_target(path, layer, settings, layers, reached=True):
+def _packed_target(path, layer, settings, layers, reached=True, again=False):
     policy = layer.precision
     preprocesses = _stays_float32(layer) == "preprocessing"
     if settings.compute_dtype is not None and not preprocesses:
@@ -248,7 +255,7 @@ def _packed_target(path, layer, settings, layers, reached=True):
         reason = "only Dense and TernaryDense are stored as -1, 0 and 1"
     elif not reached:
         reason = NOT_REACHED
-    elif settings.uses_calibration and (why := _why_exact(layer)) is not None:
+    elif settings.uses_calibration and (why := _why_exact(layer, again)) is not None:
         reason = why
     else:
         for name, summed in rule.items():
@@ -271,9 +278,11 @@ def _packed_target(path, layer, settings, layers, reached=True):
     ), reason if not schemes else None
 
 
-def _why_exact(layer: Layer) -> str | None:
+def _why_exact(layer: Layer, again: bool) -> str | None:
     """Why the layer's weight cannot be chosen on its inputs, if so."""
     kind = type(layer).__name__
+    if again and isinstance(layer, Embedding):
+        return None if has_own_product(type(layer)) else f"{kind} reads its own table"
     if not isinstance(layer, Dense | EinsumDense):
         return f"only Dense and EinsumDense are rounded on data, not {kind}"
     if not has_own_product(type(layer)):
