@@ -64,6 +64,7 @@ def plan(
     layout: Any = None,
     link: Any = None,
     rate: float | None = None,
+    cache_dtype: str | None = None,
 ) -> Plan:
     """What a step takes, by XLA's analysis of the compiled program; nothing runs.
 
@@ -95,6 +96,8 @@ def plan(
             second. By default NVLink, or InfiniBand between processes.
         rate: Floating-point operations a second that a device reaches; by default a
             guess by the kind of device.
+        cache_dtype: Of the cache of ``generate`` that the plan tells of packed rows:
+            ``"int8"``, or that of the model if ``None``.
 
     Raises:
         NotBuiltError: The model has no shapes yet, and no ``x`` is given.
@@ -117,6 +120,8 @@ def plan(
         tokens = batch_size * length
     elif length is not None:
         raise ArgumentError(op, "length is of packed rows: pass batch_tokens, too")
+    elif cache_dtype is not None:
+        raise ArgumentError(op, "cache_dtype needs packed rows: pass batch_tokens, too")
     batch_size = int(positive(op, "batch_size", batch_size, 32))
     distribution = self._training_session.distribution_in_force
     if mesh is not None or layout is not None:
@@ -134,7 +139,7 @@ def plan(
     )
     if tokens is None or length is None:
         return plan
-    cache = cache_bytes(self, batch_size, length)
+    cache = cache_bytes(self, batch_size, length, cache_dtype)
     return with_tokens(plan, trainer, tokens, rate, cache, distribution)
 
 

@@ -98,7 +98,11 @@ def test_the_cache_is_that_of_keys_and_values():
     with without_weights():
         plan = plan_of(make("full"))
     rows, heads, size, blocks, of_each = TOKENS // LENGTH, 2, 16, 2, 2
-    assert plan.cache_bytes == 2 * blocks * rows * LENGTH * heads * size * of_each
+    heads_kept = 2 * blocks * rows * LENGTH * heads
+    assert plan.cache_bytes == heads_kept * size * of_each
+    with without_weights():
+        plan = plan_of(make("full"), cache_dtype="int8")
+    assert plan.cache_bytes == heads_kept * (size + 4)
 
 
 def test_speed_is_told_by_a_rate_alone():

@@ -34,6 +34,7 @@ def chat(
     adapter: str | Sequence[str | None] | None = None,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
+    cache_dtype: str | None = None,
     draft: Any = None,
     schema: Any = None,
     regex: str | None = None,
@@ -48,7 +49,7 @@ def chat(
         messages: A list of objects with ``role`` and ``content``, and whatever else the
             template reads; or a list of such chats.
         max_new_tokens, sampler, stop, stream, beams, length_penalty, seed, room, cache,
-            draft, schema, regex, grammar: As of ``generate``.
+            cache_dtype, draft, schema, regex, grammar: As of ``generate``.
         adapter: As of ``generate``, for each chat.
         tools: Functions that the model may call, as JSON schemas. Calls of them are in
             the answer as the model writes them.
@@ -111,6 +112,7 @@ def chat(
         adapter=adapter,
         room=room,
         cache=cache,
+        cache_dtype=cache_dtype,
         draft=draft,
         schema=schema,
         regex=regex,

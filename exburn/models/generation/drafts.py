@@ -51,7 +51,9 @@ def read_draft(draft: Any) -> PromptLookup | DraftModel | None:
     )
 
 
-def check_draft(draft: Any, sampler: Any, beams: int, cache: Any) -> None:
+def check_draft(
+    draft: Any, sampler: Any, beams: int, cache: Any, cache_dtype: Any
+) -> None:
     """Raises if a draft is combined with what it does not do."""
     if draft is None:
         return
@@ -62,6 +64,10 @@ def check_draft(draft: Any, sampler: Any, beams: int, cache: Any) -> None:
             "contrastive search compares all candidates of a token: it takes no draft",
         ),
         (cache is False, "a draft needs a cache: leave out cache=False, or draft"),
+        (
+            cache_dtype is not None,
+            "a draft has no cache in few bits: leave out cache_dtype, or draft",
+        ),
     )
     for holds, reason in reasons:
         if holds:

@@ -71,6 +71,7 @@ def generate(
     include_prompt: bool = False,
     room: tuple[int, int] | None = None,
     cache: bool | None = None,
+    cache_dtype: str | None = None,
     draft: Any = None,
     schema: Any = None,
     regex: str | None = None,
@@ -108,6 +109,8 @@ def generate(
             the next sizes: calls of one room share them.
         cache: ``False``: see all tokens again for each; ``True``: raise if that is
             necessary; ``None``: where it is.
+        cache_dtype: ``"int8"``: keys and values are kept in 8 bits, with a scale for
+            each head of a token, in about half the memory; answers may differ a little.
         draft: Proposes tokens, several of which the model checks in one pass; texts are
             those without it. ``"ngrams"`` or a ``PromptLookup``: what followed the last
             tokens before; a smaller model of the same vocabulary, ``"int4"`` (the model
@@ -162,7 +165,7 @@ def generate(
     length_penalty = check_number(_OP, "length_penalty", length_penalty)
     chooses = defaults.sampler if sampler is None else _sampler_of(sampler)
     draft = read_draft(draft)
-    check_draft(draft, chooses, beams, cache)
+    check_draft(draft, chooses, beams, cache, cache_dtype)
     forms = {"schema": schema, "regex": regex, "grammar": grammar}
     constraint = read_constraint(self, forms, stops, chooses, beams, draft)
     seed = check_seed(_OP, seed)
@@ -173,6 +176,7 @@ def generate(
         trainer, programs, plan = prepare_generation(self, cache)
         length = max_new_tokens or _new_tokens(defaults, plan, prompts.longest)
         plan = _without_wrong_keys(plan, prompts, length, cache)
+        plan = plan.with_cache_dtype(cache_dtype)
         _check_fit(trainer, plan, prompts, length)
         _check_vectors(chooses, plan)
         _check_room(room, prompts, length)
@@ -374,10 +378,15 @@ def prepare_generation(
     return trainer, programs, plan
 
 
-def cache_bytes(model: Network, rows: int, length: int) -> int | None:
+def cache_bytes(
+    model: Network, rows: int, length: int, dtype: str | None = None
+) -> int | None:
     """Bytes of the keys and values of so many tokens; ``None`` if none are kept.
 
     The model's weights may be specs.
+
+    Args:
+        dtype: As ``cache_dtype`` of ``generate``.
     """
     trainer = require_predictor(model)
     outputs = trainer.preparer.prepare((_spec_of(None), None, None), kind="predict")
@@ -390,7 +399,7 @@ def cache_bytes(model: Network, rows: int, length: int) -> int | None:
     groups = jax.tree.map(spec_like, trainer.holder.split.peek())
     ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
     lengths = jax.ShapeDtypeStruct((rows,), jnp.int32)
-    memory = memory_for(plan)
+    memory = memory_for(plan.with_cache_dtype(dtype))
     kept = jax.eval_shape(
         lambda g, i, n: memory.begin(g, i, n, length)[0], groups, ids, lengths
     )

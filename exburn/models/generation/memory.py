@@ -147,18 +147,22 @@ def run_model(
 def memory_for(plan: GenerationPlan) -> Memory:
     """What a model remembers by its plan."""
     if plan.why_not_cached is None:
-        return CachedMemory(plan.split, plan.last)
+        return CachedMemory(plan.split, plan.last, plan.few_bits)
     return TextMemory(plan.split, plan.length, plan.positions)
 
 
 class CachedMemory:
-    """Keys and values of attention; each step computes one token."""
+    """Keys and values of attention; each step computes one token.
 
-    def __init__(self, split: SplitModule, last: int | None):
-        self._split, self._last = split, last
+    Args:
+        few_bits: Whether they are kept as int8.
+    """
+
+    def __init__(self, split: SplitModule, last: int | None, few_bits: bool = False):
+        self._split, self._last, self._few_bits = split, last, few_bits
 
     def begin(self, groups, ids, lengths, slots, watch=None):
-        cache = PromptCache(slots)
+        cache = PromptCache(slots, self._few_bits)
 
         def prepare(copy: Any) -> None:
             if watch is not None:

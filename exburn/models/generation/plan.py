@@ -36,6 +36,7 @@ class GenerationPlan:
         turning_lengths: Lengths of texts beyond which all keys in a cache are wrong.
         adapters: Names of adapters that rows may have beside each other.
         vocabulary: Tokens that it scores.
+        few_bits: Whether a cache keeps its keys and values as int8.
     """
 
     split: SplitModule
@@ -49,10 +50,31 @@ class GenerationPlan:
         default_factory=set, compare=False
     )
     vocabulary: int = 0
+    few_bits: bool = False
 
     def without_cache(self, reason: str) -> GenerationPlan:
         """The plan by which every step sees all tokens again."""
         return dataclasses.replace(self, why_not_cached=reason, last=None)
+
+    def with_cache_dtype(self, dtype: Any) -> GenerationPlan:
+        """The plan whose cache has a dtype: ``"int8"``, or the model's if ``None``.
+
+        Raises:
+            ArgumentError: There is no such cache, or none at all.
+        """
+        if dtype is None:
+            return self
+        if not isinstance(dtype, str) or dtype != "int8":
+            raise ArgumentError(
+                _OP,
+                'cache_dtype is "int8", or None for that of the model, received '
+                f"{dtype!r}",
+            )
+        if self.why_not_cached is not None:
+            raise ArgumentError(
+                _OP, f"there is no cache for cache_dtype: {self.why_not_cached}"
+            )
+        return dataclasses.replace(self, few_bits=True)
 
     def turning_length(self, lengths: Sequence[int], new: int) -> int | None:
         """The length at which a row's keys in a cache become wrong, or ``None``.

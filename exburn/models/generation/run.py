@@ -41,7 +41,8 @@ class Job:
     @property
     def kind(self) -> str:
         """What distinguishes its programs from others of the model."""
-        return "" if self.plan.why_not_cached is None else "_without_cache"
+        kind = "" if self.plan.why_not_cached is None else "_without_cache"
+        return f"{kind}_int8" if self.plan.few_bits else kind
 
     @property
     def stride(self) -> int:

@@ -10,9 +10,9 @@ from exburn.applications import GPT2, Llama
 from exburn.applications.decoder import Decoder
 from exburn.runtime.kernels import cached_attention, padded_matmul, vector_product
 
-SIZES = {"vocabulary_size": 40, "layers": 2, "width": 16, "heads": 4, "mlp_width": 24}
+SIZES = {"vocabulary_size": 40, "layers": 1, "width": 16, "heads": 4, "mlp_width": 24}
 MODELS = {
-    "gpt2": lambda: GPT2(40, layers=2, width=16, heads=4, positions=64),
+    "gpt2": lambda: GPT2(40, layers=1, width=16, heads=4, positions=64),
     "llama": lambda: Llama(**SIZES, key_value_heads=2, tie_embeddings=True),
     "both-norms": lambda: Decoder(
         **SIZES,
