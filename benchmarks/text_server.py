@@ -269,7 +269,6 @@ def by_batching(options: argparse.Namespace, peer: str, clients: int) -> Any:
     here = Path(__file__).resolve().parent
     own = (here, here.parent)
     sys.path[:] = [path for path in sys.path if Path(path).resolve() not in own]
-    import torch
     from transformers import GenerationConfig
 
     model, device = _torch_model(Work(options.model, "bfloat16"))
@@ -285,12 +284,11 @@ def by_batching(options: argparse.Namespace, peer: str, clients: int) -> Any:
     rounds = []
     for number in range(options.rounds + 1):
         begin = time.perf_counter()
-        with torch.inference_mode():
-            out = model.generate_batch(
-                inputs=prompts_of(options, number),
-                generation_config=config,
-                progress_bar=False,
-            )
+        out = model.generate_batch(
+            inputs=prompts_of(options, number),
+            generation_config=config,
+            progress_bar=False,
+        )
         counts = [len(each.generated_tokens) for each in out.values()]
         assert counts == [options.tokens] * clients, counts
         rounds.append(time.perf_counter() - begin)

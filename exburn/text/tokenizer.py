@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ from exburn.text.settings import TokenizerSettings, clean_text
 
 _LARGEST = 64 << 20  # bytes of a file
 _LAST_TOKEN = 2**32 - 1  # the package's numbers have 32 bits
+_HEXADECIMAL = "0123456789abcdefABCDEF"
 # What the token that ends a text is called, in the order in which it is looked for.
 _ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "[EOS]")
 
@@ -392,12 +394,24 @@ class Tokenizer:
                     "Tokenizer.decode",
                     f"token numbers are from 0 to {_LAST_TOKEN}, received {number}",
                 )
-        engine, op, numbers = self._tokens(), "Tokenizer.decode", ids.tolist()
-        self._growth.check_tokens(numbers, engine.id_to_token, op)
-        with _failures(op):
-            text = engine.decode(numbers, skip_special_tokens=not special)
+        text = self.decode_row(ids.tolist(), special=special)
         cleans = self._settings.clean_up_spaces if clean_up is None else clean_up
         return clean_text(text) if cleans else text
+
+    def decode_row(self, numbers: list[int], *, special: bool = False) -> str:
+        """As ``decode``, of one row of checked numbers: for each token of a stream.
+
+        Spaces are those that the decoder makes.
+
+        Example:
+            >>> tokenizer = Tokenizer.train(["so it is"] * 9, 260)
+            >>> tokenizer.decode_row(tokenizer.encode("so").tolist())
+            'so'
+        """
+        engine, op = self._tokens(), "Tokenizer.decode"
+        self._growth.check_tokens(numbers, engine.id_to_token, op)
+        with _failures(op):
+            return engine.decode(numbers, skip_special_tokens=not special)
 
     def batch(
         self, texts: Sequence[str], *, max_length: int | None = None
@@ -497,6 +511,18 @@ class Tokenizer:
         """
         tokens = self._tokens().get_added_tokens_decoder()
         return frozenset(n for n, token in tokens.items() if token.special)
+
+    @functools.cached_property
+    def byte_numbers(self) -> frozenset[int]:
+        """The numbers of tokens of one byte each, ``<0x0A>``, of SentencePiece's kind.
+
+        Example:
+            >>> Tokenizer.train(["so it is"] * 9, 260).byte_numbers
+            frozenset()
+        """
+        digits = itertools.product(_HEXADECIMAL, repeat=2)
+        numbers = map(self.number_of, (f"<0x{a}{b}>" for a, b in digits))
+        return frozenset(number for number in numbers if number is not None)
 
     def is_special(self, token: str) -> bool:
         """Whether there is such a token, and texts are written without it.

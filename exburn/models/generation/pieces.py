@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,6 @@ from exburn.text.constraints import TextConstraint
 from exburn.text.settings import clean_part, clean_text
 
 _HALF = "\ufffd"  # of a character whose bytes are not all there
-_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of one byte, of SentencePiece's kind
 _CONTEXTS = (4, 16, 64)  # tokens in front that are seen, the fewest that have a text
 
 
@@ -119,7 +117,7 @@ class Pieces:
         return self._decode()[self._before :]
 
     def _decode(self) -> str:
-        return self._tokenizer.decode(self._window, clean_up=False)
+        return self._tokenizer.decode_row(self._window)
 
     def _clean(self, text: str, last: bool = False) -> str:
         """The part of a text that is certain once spaces before punctuation go.
@@ -134,7 +132,7 @@ class Pieces:
         return clean
 
     def _is_byte(self, token: int) -> bool:
-        return _BYTE.fullmatch(self._tokenizer.token_of(token) or "") is not None
+        return token in self._tokenizer.byte_numbers
 
     # ------------------------------------------------------------------ of stops
     def _pass_on(self, text: str) -> str:
