@@ -180,6 +180,12 @@ class DPO(_PairLoss):
             raise ArgumentError(
                 "DPO", "the loss 'ipo' is a class of its own", hint="losses.IPO(beta)"
             )
+        if not isinstance(loss_type, str):
+            raise ArgumentError(
+                "DPO",
+                f"loss_type is one name, received {loss_type!r}",
+                hint="Sums of several, such as RPO's, are left out.",
+            )
         self.loss_type = check_choice("DPO", "loss_type", loss_type, _FORMULAS)
         options: dict[str, Any] = {"low": 0, "high": 0.5, "open_high": True}
         smoothing = check_number("DPO", "label_smoothing", label_smoothing, **options)

@@ -443,6 +443,7 @@ def _tracked(reader: DocumentReader, verbose: int | str) -> Iterator[Document]:
             raise DataError(
                 "pack",
                 "pairs of answers are no texts to learn",
-                hint="Give the answers to learn as rows of 'prompt' and 'completion'.",
+                hint="loss=losses.DPO() learns from them. Answers to learn are rows of "
+                "'prompt' and 'completion'.",
             )
         yield document

@@ -19,6 +19,7 @@ BAD_ARGUMENTS = [
     (lambda: losses.KTO(undesirable_weight=-1), "undesirable_weight must be a number"),
     (lambda: losses.DPO(label_smoothing=0.5), "label_smoothing must be a number"),
     (lambda: losses.DPO(loss_type="ipo"), "a class of its own"),
+    (lambda: losses.DPO(loss_type=["sigmoid", "sft"]), "loss_type is one name"),
     (lambda: losses.DPO(loss_type="aot"), "loss_type is one of .* received 'aot'"),
     (lambda: losses.DPO(loss_type="hinge", label_smoothing=0.1), "is not read by"),
     (lambda: losses.DPO(loss_type="exo_pair"), "needs a label_smoothing above 0"),
