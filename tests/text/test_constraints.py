@@ -10,6 +10,7 @@ import typing
 import numpy as np
 import pytest
 import typing_extensions
+from tests.text.random_expressions import random_expression, random_grammar
 
 from exburn.errors import (
     ArgumentError,
@@ -436,6 +437,62 @@ def test_grammars_are_those_of_lark():
             eval(text)
             complete += 1
     assert complete > 5
+
+
+def sample(constraint, seed, most=60):
+    """A text of a form, drawn token by token, or ``None`` if it has no end so soon."""
+    draw, matcher, reader = random.Random(seed), constraint.start(), constraint.reader()
+    text = ""
+    for _ in range(most):
+        choices = allowed(matcher.mask())
+        ends = [token for token in choices if token in constraint._ends]
+        if matcher.ended or ends and draw.random() < 0.4:
+            break
+        token = draw.choice([token for token in choices if token not in ends])
+        matcher.accept(token)
+        text += reader.add(token)
+        if matcher.ended:
+            break
+    return text + reader.rest() if matcher.complete else None
+
+
+def check_random_forms(seeds):
+    """Numbers of texts of random expressions and grammars, all of which match."""
+    tokenizer, counts = byte_level(), {"regex": 0, "grammar": 0}
+    for seed in seeds:
+        expression = random_expression(random.Random(seed))
+        grammar, same = random_grammar(random.Random(seed))
+        for kind, form, pattern in (
+            ("regex", expression, expression),
+            ("grammar", grammar, same),
+        ):
+            constraint = TextConstraint.compile(tokenizer, **{kind: form})
+            text = sample(constraint, seed)
+            if text is not None:
+                assert re.fullmatch(pattern, text, re.ASCII), (seed, form, text)
+                assert constraint.allows(text), (seed, form, text)
+                counts[kind] += 1
+    return counts
+
+
+def test_texts_of_random_expressions_and_grammars_match():
+    assert min(check_random_forms(range(60)).values()) > 40
+
+
+def test_texts_of_thousands_of_random_expressions_and_grammars_match():
+    assert min(check_random_forms(range(60, 1_000)).values()) > 800
+
+
+def test_a_grammar_may_ask_for_itself():
+    constraint = TextConstraint.compile(
+        byte_level(), grammar='start: "(" start ")" start | ""'
+    )
+    for seed in range(20):
+        text = sample(constraint, seed)
+        if text is not None:
+            while "()" in text:
+                text = text.replace("()", "")
+            assert text == ""
 
 
 def test_bits_of_letters_and_cases_are_those_of_ascii():
