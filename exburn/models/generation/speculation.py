@@ -103,10 +103,12 @@ def make_go_on(memory: CachedMemory, stride: int, drafter: Drafter) -> Callable:
     """The program that writes more tokens.
 
     Args:
-        stride: Passes between two looks at whether to go on. Where it is 1, looks cost
-            nothing: then passes are over one token where nothing is proposed.
+        stride: As of ``loop.make_go_on``; as a pass writes several tokens, it is a
+            quarter of that. Where it is 1, looks cost nothing: then passes are over one
+            token where nothing is proposed.
     """
     narrows = drafter.may_pass and stride == 1
+    stride = -(-stride // 4)
 
     def go_on(groups, state, sampler, stops, key, until, prompt: int):
         own, others = groups
