@@ -36,13 +36,10 @@ def main() -> None:
     parser.add_argument("--cache", default="8 GB")
     parser.add_argument("--prefill", type=int, default=512)
     parser.add_argument("--stride", type=int, help="tokens of a call")
-    parser.add_argument("--programs", type=int, help="of the kernel, see there")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     model = _exburn_model(Work(given.model, "bfloat16"))
     suits = paged_attention.suits
-    if given.programs is not None:
-        paged_attention._PROGRAMS = given.programs
     for kind in given.pages.split(","):
         paged_attention.suits = suits if kind == "kernel" else lambda arrays: False
         for clients in map(int, given.clients.split(",")):

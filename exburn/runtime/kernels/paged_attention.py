@@ -1,8 +1,7 @@
 """Attention of one token of each row over pages, which it reads where they lie.
 
-It is the kernel that JAX has: ``jax.experimental.pallas.ops.gpu.paged_attention``. A
-row's pages are read by several programs for each head, fewer where rows and heads are
-many.
+It is the kernel that JAX has: ``jax.experimental.pallas.ops.gpu.paged_attention``.
+Several programs read a part of a row's pages each, for each head.
 
 Replaces: the plain form of ``exburn/models/generation/engine/cache.py``, for which XLA
 copies all pages of each row first.
@@ -24,8 +23,7 @@ import jax.numpy as jnp
 
 from exburn.runtime.kernels.dispatch import runs_kernels
 
-_SPLITS, _BLOCK = 16, 8  # programs of a head at most; pages that one reads at once
-_PROGRAMS = 1024  # that are enough to fill a GPU
+_SPLITS, _BLOCK = 16, 8  # programs of a head, and pages that one reads at once
 
 
 def suits(arrays: list[jax.ShapeDtypeStruct]) -> bool:
@@ -57,11 +55,8 @@ def attend(
     """
     from jax.experimental.pallas.ops.gpu.paged_attention import paged_attention
 
-    width, programs = tables.shape[1], len(tables) * len(keys)
-    most = _SPLITS
-    while most > 1 and most * programs > _PROGRAMS:
-        most //= 2
-    splits = math.gcd(most, width)
+    width = tables.shape[1]
+    splits = math.gcd(_SPLITS, width)
     out = paged_attention(
         query[:, 0],
         keys,

@@ -10,9 +10,9 @@ ROWS, HEADS, GROUPS, SIZE, PAGES, PAGE = 3, 6, 2, 16, 20, 4
 LENGTHS = np.array([1, 13, 32])
 
 
-@pytest.mark.parametrize("programs, soft_cap", [(1, None), (1 << 20, 3.0)])
-def test_agrees_with_the_products(monkeypatch, programs, soft_cap):
-    monkeypatch.setattr(paged_attention, "_PROGRAMS", programs)
+@pytest.mark.parametrize("splits, soft_cap", [(1, None), (16, 3.0)])
+def test_agrees_with_the_products(monkeypatch, splits, soft_cap):
+    monkeypatch.setattr(paged_attention, "_SPLITS", splits)
     rng = np.random.default_rng(0)
     query = rng.normal(size=(ROWS, 1, HEADS, SIZE)).astype("float32")
     shape = GROUPS, PAGES, PAGE, SIZE

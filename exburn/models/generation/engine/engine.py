@@ -35,10 +35,10 @@ from exburn.training.memory import free_bytes
 
 _OP = "TextEngine"
 _USUAL = 2048  # tokens of a text that there is room for in each slot, by default
-_STRIDES = {
-    "gpu": 8
-}  # tokens that are written at a time, if no text waits for its first
-_STRIDE = 4
+# Tokens that are written at a time if no prompt is read, and tokens of prompts that are
+# read between two steps: on a GPU, and elsewhere.
+_STRIDES, _STRIDE = {"gpu": 8}, 4
+_PIECES, _PIECE = {"gpu": 512}, 256
 
 
 @guard_methods
@@ -56,7 +56,8 @@ class TextEngine:
             as many as 2,048 tokens for each slot take, and at most half of the free
             memory.
         page: Tokens of a page.
-        prefill: Tokens of prompts that are read between two steps.
+        prefill: Tokens of prompts that are read between two steps; 512 by default on a
+            GPU, 256 elsewhere.
         max_queue: Texts that may wait for a slot; more are refused.
 
     Raises:
@@ -79,11 +80,13 @@ class TextEngine:
         slots: int = 32,
         cache: int | str | None = None,
         page: int = 16,
-        prefill: int = 256,
+        prefill: int | None = None,
         max_queue: int = 1024,
     ):
         self.slots = check_count(_OP, "slots", slots)
         self.page = check_count(_OP, "page", page)
+        if prefill is None:
+            prefill = _PIECES.get(jax.default_backend(), _PIECE)
         self.prefill = check_count(_OP, "prefill", prefill)
         self.max_queue = check_count(_OP, "max_queue", max_queue)
         self.model = model
