@@ -121,14 +121,11 @@ class Scheme:
         return 1 if size is None or size == -1 else -(-self.columns // size)
 
     @property
-    def kernel_form(self) -> str | None:
-        """The form of the matrix for `kernels.vector_product`, if it has that."""
-        if self.method is not None or self.dynamic or self.scales == "uint8":
-            return None
+    def fits_kernel(self) -> bool:
+        """Whether `kernels.vector_product` reads the matrix, as ``"int4"``."""
         whole = self.block == self.size and self.blocks * self.size == self.columns
-        if self.dtype == "int4":
-            return "int4" if whole and self.block & (self.block - 1) == 0 else None
-        return "int8" if self.dtype == "int8" else None
+        whole &= self.block & (self.block - 1) == 0
+        return self.dtype == "int4" and self.method is None and whole
 
     @property
     def in_blocks(self) -> bool:

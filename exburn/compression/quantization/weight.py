@@ -162,9 +162,11 @@ class QuantizedWeight(ReadWeight):
         if self.scheme.dynamic:
             return _dynamic(x, *self._parts())
         vector, parts = _is_vector(x), self._parts()
-        if (form := self.scheme.kernel_form) and writes_row(x):
+        scheme = self.scheme
+        wins = vector_product.wins("int4", scheme.columns, x.dtype)
+        if wins and scheme.fits_kernel and writes_row(x):
             row = x.reshape(1, -1)
-            y = _marked_product(form, self.scheme)(row, *parts)
+            y = _marked_product(scheme)(row, *parts)
             return y.reshape(*x.shape[:-1], -1)
         return _product_of(self.scheme, vector)(x, *parts)
 
@@ -181,9 +183,9 @@ def _product_of(scheme: Scheme, vector: bool) -> Callable[..., jax.Array]:
 
 
 @functools.cache
-def _marked_product(form: str, scheme: Scheme) -> Callable[..., jax.Array]:
+def _marked_product(scheme: Scheme) -> Callable[..., jax.Array]:
     """The product of one row, by the name that the loop of generation finds it by."""
-    return vector_product.marked(form, _product_of(scheme, True))
+    return vector_product.marked("int4", _product_of(scheme, True))
 
 
 def _read_trits(scheme: Scheme, *parts: jax.Array) -> dict[str, jax.Array]:

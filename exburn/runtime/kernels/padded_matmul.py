@@ -72,7 +72,7 @@ def wide_product(
     wide = columns >= WIDE and gpu and not writes
     spare = -columns % ALIGNED if wide else 0
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
-    if writes_row(rows):
+    if writes_row(rows) and vector_product.wins("columns", x.shape[-1], x.dtype):
         y = _marked()(rows, kernel)
     elif writes and gpu and rows.shape[0] == 1:
         y = _of_eight(rows, kernel)

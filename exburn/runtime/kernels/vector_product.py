@@ -76,6 +76,23 @@ def marked(form: str, plain: Callable) -> Callable:
     return jax.jit(run)
 
 
+def wins(form: str, terms: int, dtype: Any) -> bool:
+    """Whether the kernel was faster than XLA's, with what is around a product.
+
+    On an H200, in bfloat16, a token of GPT-2 took 406 µs with it and 464 without. With
+    more terms the columns of a tile are read in pieces too small for the memory: 3,072
+    by 768 took 9 µs (XLA's 7), and a Llama of 2,048 by 8,192 twice as long as XLA's. In
+    4 bits a Llama of 1B took 642 µs, and 949 without.
+
+    Example:
+        >>> wins("columns", 768, "bfloat16"), wins("columns", 2048, "bfloat16")
+        (True, False)
+    """
+    if jnp.dtype(dtype).itemsize != 2:
+        return False
+    return terms >= 2048 if form == "int4" else 512 <= terms <= 1024
+
+
 def call(
     form: str,
     matrices: Sequence[Sequence[jax.Array]],

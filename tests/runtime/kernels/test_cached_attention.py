@@ -51,6 +51,7 @@ def _attend(case, few_bits, turned, by_kernel, monkeypatch):
             interpret = {"interpret": True}
             patch.setattr(cached_attention, "options", lambda *_, **__: interpret)
             patch.setattr(cached_attention, "SMALLEST", 2)
+            patch.setattr(cached_attention, "ROWS", 3)
             patch.setattr(cached_attention, "_BLOCK", block)
             patch.setattr(cached_attention, "_PART", 64 if slots > 100 else 1024)
         out = cache.attend(Layer, query, key, value, whole=None, **options)

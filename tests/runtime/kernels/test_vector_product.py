@@ -83,3 +83,20 @@ def test_kernel_lowers_for_a_gpu(form):
     traced = jax.jit(run).trace(jnp.ones(96, jnp.bfloat16), *parts)
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert f"vector_product_{form}" in text
+
+
+@pytest.mark.parametrize(
+    ("form", "terms", "dtype", "faster"),
+    [
+        ("columns", 768, "bfloat16", True),  # GPT-2
+        ("columns", 3072, "bfloat16", False),
+        ("columns", 2048, "bfloat16", False),  # a Llama of 1B
+        ("columns", 8192, "bfloat16", False),
+        ("columns", 768, "float32", False),
+        ("int4", 2048, "bfloat16", True),
+        ("int4", 8192, "bfloat16", True),
+        ("int4", 768, "bfloat16", False),
+    ],
+)
+def test_the_kernel_is_for_sizes_of_which_it_was_faster(form, terms, dtype, faster):
+    assert vector_product.wins(form, terms, dtype) == faster
