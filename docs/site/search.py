@@ -39,6 +39,7 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "language model": (
         "language_models/",
         "notebooks/31_chats/",
+        "notebooks/32_text_server/",
         "notebooks/06_language_model/",
         "text/",
     ),
@@ -56,7 +57,10 @@ _SUBJECTS: dict[str, tuple[str, ...]] = {
     "random seed": ("reproducibility/",),
     "recommender": ("notebooks/28_recommender/",),
     "regression": ("notebooks/03_regression_normalization/",),
-    "reinforcement learning": ("notebooks/27_policy_gradient/",),
+    "reinforcement learning": (
+        "language_models/#improve-it-by-a-reward",
+        "notebooks/27_policy_gradient/",
+    ),
     "resume training": ("checkpoints/",),
     "save a model": ("saving/",),
     "segmentation": ("notebooks/21_segmentation/",),

@@ -1,9 +1,9 @@
 """Every notebook runs from top to bottom, as a reader would run it.
 
 Many train for seconds until they have learned what they show. `.ci/run` shortens those:
-each epoch has two steps, a sweep two epochs, and what is asserted of the results is not
-asked. Programs of all but the quickstart are compiled as quickly as those of other
-tests, which takes half the time.
+each epoch has two steps, a sweep and `improve` two epochs, and what is asserted of the
+results is not asked. Programs of all but the quickstart are compiled as quickly as
+those of other tests, which takes half the time.
 """
 
 import re
@@ -26,6 +26,7 @@ TRAINING = {  # most of the time
     "20_fine_tuning_pretrained",
     "28_recommender",
     "31_chats",
+    "32_text_server",
 }
 # What a notebook needs beside the extra `dev`: packages of the extra `gallery`, a
 # program, a folder of Debian's. CI has none of them, and leaves these notebooks out.
@@ -43,6 +44,7 @@ NEEDS = {
     "29_tables_and_boosting": ["vega_datasets"],
     "30_probabilistic_forecast": ["vega_datasets"],
     "31_chats": ["tokenizers", "jinja2"],
+    "32_text_server": ["tokenizers", "jinja2", "openai", "llguidance"],
 }
 SHORT_EPOCHS = """
 import functools
@@ -55,15 +57,16 @@ def shorten(fit):
         return fit(self, x, *args, steps_per_epoch=steps, **options)
     return fit_shortly
 
-def shorten_sweep(sweep):
-    @functools.wraps(sweep)
-    def sweep_shortly(*args, epochs=1, **options):
-        return sweep(*args, epochs=min(epochs, 2), **options)
-    return sweep_shortly
+def shorten_epochs(train):
+    @functools.wraps(train)
+    def train_shortly(*args, epochs=1, **options):
+        return train(*args, epochs=min(epochs, 2), **options)
+    return train_shortly
 
 exburn.Model.fit = shorten(exburn.Model.fit)
-exburn.sweep = exburn.tuning.sweep = shorten_sweep(exburn.sweep)
-del exburn, functools, shorten, shorten_sweep
+exburn.Model.improve = shorten_epochs(exburn.Model.improve)
+exburn.sweep = exburn.tuning.sweep = shorten_epochs(exburn.sweep)
+del exburn, functools, shorten, shorten_epochs
 """
 
 
