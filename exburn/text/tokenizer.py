@@ -410,8 +410,12 @@ class Tokenizer:
         """
         engine, op = self._tokens(), "Tokenizer.decode"
         self._growth.check_tokens(numbers, engine.id_to_token, op)
-        with _failures(op):
+        try:  # a context manager would take a quarter as long as the call
             return engine.decode(numbers, skip_special_tokens=not special)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise _failure(op, error) from error
 
     def batch(
         self, texts: Sequence[str], *, max_length: int | None = None
@@ -583,12 +587,16 @@ def _failures(op: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic in Rust is no Exception
-        raise FileFormatError(
-            op,
-            "the tokenizer does not work",
-            {"cause": error},
-            hint="Take another copy of its file.",
-        ) from error
+        raise _failure(op, error) from error
+
+
+def _failure(op: str, cause: BaseException) -> FileFormatError:
+    return FileFormatError(
+        op,
+        "the tokenizer does not work",
+        {"cause": cause},
+        hint="Take another copy of its file.",
+    )
 
 
 def _package() -> Any:

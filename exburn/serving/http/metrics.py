@@ -76,6 +76,7 @@ class Metrics:
         self._store.register(_Servings(registry, health))  # type: ignore[arg-type]
         self._store.register(_Texts(registry))  # type: ignore[arg-type]
         self._series: dict[Any, Any] = {}
+        self._text_series: dict[Any, Any] = {}
 
     def observe(self, exchange: Exchange) -> None:
         """Counts an exchange that is over."""
@@ -105,10 +106,14 @@ class Metrics:
         Args:
             first: Whether they are its first, which have a time of their own.
         """
-        labels = entry.name, entry.version
-        times = self._first_token if first else self._next_tokens
-        times.labels(*labels).observe(seconds if first else seconds / tokens)
-        self._tokens.labels(*labels).inc(tokens)
+        key = entry.name, entry.version
+        series = self._text_series.get(key)
+        if series is None:
+            parts = (self._first_token, self._next_tokens, self._tokens)
+            series = self._text_series[key] = [part.labels(*key) for part in parts]
+        times = series[0] if first else series[1]
+        times.observe(seconds if first else seconds / tokens)
+        series[2].inc(tokens)
 
     def write(self) -> bytes:
         """All of them, in Prometheus' text format."""
