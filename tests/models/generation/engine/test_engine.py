@@ -1,5 +1,6 @@
 """Texts that are written together: each is what it would be alone."""
 
+import functools
 import threading
 import time
 
@@ -18,6 +19,7 @@ from exburn.errors import (
     UnknownNameError,
 )
 from exburn.models.generation.engine import TextEngine, TextRequest
+from exburn.runtime.kernels import paged_attention
 from exburn.text import RandomSampler
 
 WORDS, NEW = 64, 12
@@ -399,6 +401,18 @@ def test_refuses_models_and_caches_by_name(model):
     )
     with pytest.raises(ArgumentError, match="the model cannot use a cache: its input"):
         TextEngine(whole)
+
+
+def test_texts_are_the_same_by_the_kernel_of_pages(model, alone, monkeypatch):
+    prompts, texts = alone
+    attend = paged_attention.attend
+    monkeypatch.setattr(paged_attention, "suits", lambda arrays: True)
+    monkeypatch.setattr(
+        paged_attention, "attend", functools.partial(attend, interpret=True)
+    )
+    with TextEngine(model, slots=3, prefill=32, page=4) as engine:
+        assert engine._loop.source.layout.heads_first
+        assert tokens_of(engine.write([greedy(prompt) for prompt in prompts])) == texts
 
 
 def test_thousands_of_texts_none_lost_none_wrong(model):
