@@ -24,6 +24,7 @@ import numpy as np
 from exburn.compression.quantization.low_rank import RowAdapters
 from exburn.errors import DataError, ServingClosedError
 from exburn.models.generation.engine.choosing import Choices
+from exburn.models.generation.engine.flights import Flight, Flights
 from exburn.models.generation.engine.meter import Meter
 from exburn.models.generation.engine.programs import (
     CacheLayout,
@@ -70,15 +71,6 @@ class Source:
         return RowWeights(groups, RowAdapters(numbers, self.adapters))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Flight:
-    """A program that was called, whose tokens nobody has looked at."""
-
-    number: int  # of its round
-    rows: list[tuple[int, Row, int]]  # place in the program, row, its turn
-    chosen: Any
-
-
 class EngineLoop:
     """The rounds of an engine, each of a piece of prompts and a few tokens.
 
@@ -96,13 +88,12 @@ class EngineLoop:
         piece: int,
         stride: int,
     ):
-        self.source, self.scheduler = source, scheduler
-        self.meter = Meter()
+        self.source, self.scheduler, self.meter = source, scheduler, Meter()
+        self._flights = Flights(scheduler, self.meter)
         self._slots, self._piece, self._stride = slots, piece, stride
         self._state: EngineState | None = None
         self._groups: Any = None
         self._weights: list[weakref.ref] = []  # the arrays among them
-        self._flights: deque[_Flight] = deque()
         self._number = 0  # of the round
         self._changed = threading.Condition()
         self._incoming: deque[Row] = deque()
@@ -166,21 +157,24 @@ class EngineLoop:
         self._state = None
 
     def _has_work(self) -> bool:
-        work = self._closing or self._incoming or self._flights or self._sweeps
+        work = (
+            self._closing or self._incoming or self._flights.under_way or self._sweeps
+        )
         return bool(work or self._next or self.scheduler.rows or self.scheduler.queue)
 
     def _fail_all(self, error: BaseException) -> None:
         """Fails every text: the state is lost."""
         scheduler = self.scheduler
+        if not isinstance(error, ServingClosedError):
+            self.meter.fail(error)
         with self._changed:
             rows, self._incoming = list(self._incoming), deque()
         rows += [*scheduler.rows.values(), *scheduler.queue.drop(lambda row: True)]
         for row in rows:
-            self._end(row, "error", error, keep=False)
+            self._flights.end(row, "error", error, keep=False)
         scheduler.pool.forget_all()
-        self._state, self._groups, self._flights = None, None, deque()
-        if not isinstance(error, ServingClosedError):
-            self.meter.fail(error)
+        self._state, self._groups = None, None
+        self._flights.drop()
 
     def _round(self) -> None:
         self._number += 1
@@ -192,15 +186,14 @@ class EngineLoop:
         rows = self.scheduler.rows.values()
         constrained = any(row.matcher is not None for row in rows)
         if constrained:
-            self._look_at_all()
+            self._flights.look()
         reads = bool(self.scheduler.reading)
         if reads:
             self._read()
             if constrained:  # what may follow the first token depends on it
-                self._look_at_all()
+                self._flights.look()
         self._write(1 if reads else self._stride)
-        while self._flights and self._flights[0].number < self._number:
-            self._look(self._flights.popleft())
+        self._flights.look(before=self._number)
 
     def _take_in(self) -> None:
         with self._changed:
@@ -234,7 +227,7 @@ class EngineLoop:
         gone = scheduler.queue.drop(lambda row: reason(row) is not None)
         gone += [row for row in scheduler.rows.values() if reason(row) is not None]
         for row in gone:
-            self._end(row, reason(row) or "cancelled")
+            self._flights.end(row, reason(row) or "cancelled")
 
     def _follow_weights(self) -> None:
         """Reads texts anew if the model has other weights than they were read with."""
@@ -243,7 +236,7 @@ class EngineLoop:
         if source is None and self._are_replaced():
             source = self.source
         if source is not None:
-            self._look_at_all()
+            self._flights.look()
             scheduler = self.scheduler
             for row in sorted(scheduler.rows.values(), key=lambda row: -row.order):
                 scheduler.preempt(row)
@@ -341,7 +334,7 @@ class EngineLoop:
         if not last:  # of a piece: prompts that end in it
             size = first[0].shape[1]
             drawn = [entry for entry in drawn if entry[1].unread <= size]
-        self._flights.append(_Flight(self._number, drawn, chosen))
+        self._flights.put(Flight(self._number, drawn, chosen))
 
     def _with_pages(self, rows: list[Row], steps: int) -> list[Row]:
         """Those rows that have pages for so many tokens more."""
@@ -349,8 +342,8 @@ class EngineLoop:
             while row.slot is not None and not self.scheduler.grow(
                 row, row.length + steps
             ):
-                if self._flights:  # some may have ended
-                    self._look_at_all()
+                if self._flights.under_way:  # some may have ended
+                    self._flights.look()
                 else:
                     self.scheduler.preempt(self.scheduler.youngest())
                     self.meter.counts["preempted"] += 1
@@ -366,10 +359,10 @@ class EngineLoop:
                 if not row.matcher.ended:
                     raise DataError(_OP, "the constraint allows no token to come")
                 row.tell(last=True)
-                self._end(row, "stop")
+                self._flights.end(row, "stop")
                 return False
         except Exception as error:
-            self._end(row, "error", error)
+            self._flights.end(row, "error", error)
             return False
         return True
 
@@ -384,64 +377,6 @@ class EngineLoop:
                 masks[place] = 0
                 masks[place, : len(row.mask)] = row.mask[:words]
         return masks
-
-    # ------------------------------------------------------------------ their tokens
-    def _look_at_all(self) -> None:
-        while self._flights:
-            self._look(self._flights.popleft())
-
-    def _look(self, flight: _Flight) -> None:
-        """Gives texts what a program has drawn."""
-        chosen = jax.device_get(flight.chosen)
-        now = time.monotonic()
-        for place, row, turn in flight.rows:
-            if row.turn == turn and not row.answer.ended:
-                self._take(row, place, chosen, now)
-
-    def _take(self, row: Row, place: int, chosen: Any, now: float) -> None:
-        count, reason = len(row.written), None
-        try:
-            for step, token in enumerate(chosen.token[:, place].tolist()):
-                if not chosen.sound[step, place]:
-                    raise DataError(_OP, "the model's scores are NaN or infinite")
-                reason = row.take(token, *_logarithms(row, chosen, step, place))
-                if reason is not None:
-                    break
-            row.tell(last=reason is not None)
-        except Exception as error:  # also of its constraint, or of who listens
-            self._end(row, "error", error, keep=False)
-            return
-        self._measure(row, count, now)
-        if reason is not None:
-            self._end(row, reason)
-
-    def _measure(self, row: Row, count: int, now: float) -> None:
-        """Notes when a row has got its tokens beyond so many."""
-        news = len(row.written) - count
-        self.meter.counts["tokens"] += news
-        if count == 0:
-            self.meter.first.append(now - (row.answer.times["submitted"] or now))
-        else:
-            self.meter.between.append((now - row.moment) / news)
-        row.moment = now
-
-    def _end(
-        self,
-        row: Row,
-        reason: str,
-        error: BaseException | None = None,
-        keep: bool = True,
-    ) -> None:
-        """Ends a text; its slot and its pages are free."""
-        self.scheduler.release(row, keep)
-        if reason == "deadline":
-            try:
-                row.tell(last=True)
-            except Exception as failure:  # of who listens
-                reason, error = "error", failure
-        self.meter.counts[reason] += 1
-        for failure in row.answer.end(reason, error):
-            self.meter.failure = failure
 
 
 def _pages(count: int) -> int:
@@ -474,18 +409,6 @@ def _choices(rows: list[Row], masks: bool) -> Choices:
         masks=masks,
         tops=None if not tops else max(tops) and _size(max(tops), _LEAST_TOPS, 64),
     )
-
-
-def _logarithms(row: Row, chosen: Any, step: int, place: int) -> tuple:
-    """The logarithm of a token's probability, and the likeliest ones, if asked for."""
-    asked = row.request.logprobs
-    if asked is None:
-        return None, None
-    logprob = float(chosen.logprob[step, place])
-    if not asked:
-        return logprob, None
-    tokens, values = (array[step, place, :asked].tolist() for array in chosen.top)
-    return logprob, tuple(zip(tokens, values, strict=True))
 
 
 def _closed() -> ServingClosedError:
