@@ -73,13 +73,12 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     rows = pairs_of(args)
     pairs = [DocumentPair(document(p, c), document(p, r)) for p, c, r in rows]
     packed = PackedPairs(pairs)
-    longest = int(packed.lengths.max())
-    length = -(-longest // 128) * 128
-    batch = max(round(packed.tokens / STEPS / length), 1) * length
+    batch = max(packed.tokens // STEPS, int(packed.lengths.max()))
+    batch = -(-batch // 128) * 128
     seconds, busy, losses = [], [], []
     for _ in range(1 + args.rounds):
         start, work = time.perf_counter(), time.process_time()
-        history = model.fit(packed, batch_tokens=batch, length=length, verbose=0)
+        history = model.fit(packed, batch_tokens=batch, verbose=0)
         seconds.append(time.perf_counter() - start)
         busy.append(time.process_time() - work)
         losses.append(history.history["loss"][0])
@@ -92,7 +91,8 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
         "losses": losses,
         "steps": model.optimizer.iterations / (1 + args.rounds),
         "batch_tokens": batch,
-        "length": length,
+        "length": history.params["packing"]["length"],
+        "fill_rate": history.params["packing"]["fill_rate"],
         "device": jax.devices()[0].device_kind,
         "versions": {"jax": jax.__version__},
     }

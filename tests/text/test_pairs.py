@@ -98,6 +98,17 @@ def test_parts_keep_what_belongs_to_them():
         PackedPairs(PAIRS, 5)
 
 
+def test_rows_are_short_where_that_fills_them():
+    def pair(size):
+        return DocumentPair(document(*range(1, size)), document(*range(1, size)))
+
+    assert PackedPairs([pair(73)] * 30).usual_length() == 160
+    assert PackedPairs([pair(73)] * 30).usual_length(context=150) == 150
+    assert PackedPairs([pair(70)] * 30).usual_length() == 160
+    assert PackedPairs([pair(100), *[pair(60)] * 30]).usual_length() == 896
+    assert PackedPairs([pair(200)]).usual_length() == 416
+
+
 def test_a_reference_lies_beside_the_tokens():
     pairs = PackedPairs(PAIRS * 3, 12)
 
