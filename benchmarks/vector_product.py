@@ -1,6 +1,6 @@
 """Products of one row with a matrix: kernels of Triton by tiling, beside XLA's.
 
-    python benchmarks/vector_product.py [--seconds 90] [--forms columns,rows,int8,int4]
+    python benchmarks/vector_product.py [--seconds 90] [--forms columns,rows,int4]
 
 Products follow on each other, each with a matrix of its own, more of them than a GPU's
 cache holds. Told are microseconds a product, and the share of the memory's bandwidth.
@@ -28,7 +28,7 @@ TABLES = [(2048, 128256), (768, 50257)]
 COLUMNS = [(16, 2048, 16), (16, 1024, 16), (16, 1024, 8), (8, 1024, 8), (32, 512, 8)]
 ROWS = [(4, 2048, 4), (8, 2048, 8), (16, 2048, 8), (4, 1024, 2)]
 INT4 = [(8, 2048, 4), (16, 2048, 4), (4, 2048, 2), (8, 2048, 8)]
-TILINGS = {"columns": COLUMNS, "rows": ROWS, "int8": ROWS, "int4": INT4}
+TILINGS = {"columns": COLUMNS, "rows": ROWS, "int4": INT4}
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12, "A100": 2.04e12}
 
 
@@ -41,9 +41,6 @@ def matrix(form: str, terms: int, outputs: int, seed: int) -> list[jax.Array]:
     if form in ("columns", "rows"):
         shape = (terms, outputs) if form == "columns" else (outputs, terms)
         return [jax.random.normal(key, shape, half) * 0.02]
-    if form == "int8":
-        values = jax.random.randint(key, (outputs, terms), -127, 128, jnp.int8)
-        return [values, jnp.full(outputs, 1e-4, half)]
     shape = outputs, terms // 64, 32
     values = jax.random.randint(key, shape, 0, 256, jnp.uint8)
     return [values, jnp.full(shape[:2], 1e-3, half)]
@@ -73,9 +70,8 @@ def by_xla(form: str, x: Any, last: Any, parts: list) -> Any:
     from exburn.compression.quantization.scheme import Scheme
     from exburn.compression.quantization.weight import _vector_product
 
-    block = {"block_size": 64} if form == "int4" else {}
     shape = x.shape[0], last.shape[0]
-    scheme = Scheme(form, shape, (0,), exact="bfloat16", **block)
+    scheme = Scheme(form, shape, (0,), block_size=64, exact="bfloat16")
     return _vector_product(scheme, x[None], *parts)[0] + last
 
 
@@ -135,7 +131,7 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=90)
-    parser.add_argument("--forms", default="columns,rows,int8,int4")
+    parser.add_argument("--forms", default="columns,rows,int4")
     args = parser.parse_args()
     device, begun = jax.devices()[0].device_kind, time.perf_counter()
     rate = next((r for name, r in BANDWIDTH.items() if name in device), 1e11)

@@ -5,10 +5,12 @@ beginnings of kernels. `call` is one kernel of Triton for a product, for what le
 its input (a normalization) and for what follows (a bias, an activation, a gate, a
 residual sum): see `exburn.models.generation.fusing`, which finds these in a trace.
 
-Replaces: a matrix product of eight rows, and XLA's kernels around it; for weights in
-few bits, XLA's fused sums of them.
+Replaces: a matrix product of eight rows, and XLA's kernels around it; for weights of 4
+bits, XLA's fused sums of them.
 
-Runs: where `dispatch` says so, in the loop that writes one row.
+Runs: in the loop that writes one row, where `dispatch` and `wins` say so.
+
+Gain: `wins` has the figures.
 """
 
 from __future__ import annotations
@@ -106,8 +108,8 @@ def call(
 
     Args:
         form: ``"columns"``: ``[terms, outputs]``; ``"rows"``: ``[outputs, terms]``;
-            ``"int8"``: rows, and a scale for each; ``"int4"``: ``[outputs, blocks,
-            half a block]`` of two entries a byte, and ``[outputs, blocks]`` of scales.
+            ``"int4"``: ``[outputs, blocks, half a block]`` of two entries a byte, and
+            ``[outputs, blocks]`` of scales.
         matrices: The parts of each matrix.
         vectors: ``[terms]`` or ``[1]``, of which the input is computed.
         others: ``[outputs]`` or ``[1]``, which come in behind the product.
@@ -116,7 +118,7 @@ def call(
     from jax.experimental import pallas as pl
 
     outputs, terms = sizes(form, matrices[0])
-    tiling = tiling or tiling_for(form, outputs, terms, len(matrices))
+    tiling = tiling or tiling_for(form, outputs, terms)
     arguments = [*vectors, *others, *(part for parts in matrices for part in parts)]
     more = options(tiling.warps, stages=1)
     kernel = functools.partial(
@@ -146,19 +148,14 @@ def sizes(form: str, parts: Sequence[jax.Array]) -> tuple[int, int]:
     return shape[0], math.prod(shape[1:]) * (2 if form == "int4" else 1)
 
 
-def tiling_for(form: str, outputs: int, terms: int, matrices: int = 1) -> Tiling:
-    """The tiling of a matrix.
+def tiling_for(form: str, outputs: int, terms: int) -> Tiling:
+    """The tiling of a matrix: all terms where registers hold them, few outputs of few.
 
-    As much as possible is on its way at once, on all processors: tiles have all terms
-    where registers hold them, and few outputs where there are few.
+    So as much as possible is on its way at once, on all processors.
     """
     whole = _power(terms)
     if form == "columns":
-        few = 8 if outputs < 1536 else 16
-        if whole <= 1024:
-            return Tiling(few, whole, 8)
-        whole_tile = whole == 2048 and matrices == 1
-        return Tiling(few, 2048 if whole_tile else 1024, 16)
+        return Tiling(8 if outputs < 1536 else 16, min(1024, whole), 8)
     if form == "int4":
         return Tiling(16 if outputs >= 4096 else 8, min(2048, whole), 4)
     return Tiling(4, min(2048, whole), 4)
@@ -234,11 +231,6 @@ class _Plain:
     def high(values: jax.Array) -> jax.Array:
         return (jax.lax.bitcast_convert_type(values, jnp.int8) >> 4).astype(jnp.float32)
 
-    @staticmethod
-    def whole(values: jax.Array) -> jax.Array:
-        """Numbers of 8 bits, in float32."""
-        return values.astype(jnp.float32)
-
 
 class _Assembly(_Plain):
     """The same on a GPU, where converting integers is slow.
@@ -263,12 +255,6 @@ class _Assembly(_Plain):
         code = "xor.b32 a, $4, 0x80808080; shr.u32 a, a, 4; and.b32 a, a, 0x0F0F0F0F;"
         return _bytes(values, code, 8)
 
-    @staticmethod
-    def whole(values):
-        if values.dtype != jnp.int8:
-            return values.astype(jnp.float32)
-        return _bytes(values, "xor.b32 a, $4, 0x80808080;", 128)
-
 
 def _bytes(values: jax.Array, code: str, offset: int) -> jax.Array:
     """Bytes, after code that leaves them and an offset in ``a``, as float32."""
@@ -290,7 +276,7 @@ def _assemble(code: str, constraints: str, pack: int, args: list) -> jax.Array:
 
 
 class _Rows:
-    """Tiles of ``[outputs, terms]``, and a scale for each output if they have one."""
+    """Tiles of ``[outputs, terms]``."""
 
     axis = 1  # of the terms
 
@@ -318,14 +304,10 @@ class _Rows:
 
     def add(self, total: jax.Array, tile: Any, x: Any) -> jax.Array:
         """Sums with the terms of another tile."""
-        return self._by.add(total, self._by.whole(tile), x)
+        return self._by.add(total, tile.astype(jnp.float32), x)
 
     def finish(self, total: jax.Array) -> jax.Array:
-        y = jnp.sum(total, axis=1)
-        if len(self._parts) == 1:
-            return y
-        scale = _load(self._parts[1], (self._start,), (self.shape[0],))
-        return y * scale.astype(jnp.float32)
+        return jnp.sum(total, axis=1)
 
 
 class _Columns(_Rows):
@@ -384,7 +366,6 @@ class _Int4(_Rows):
 _READERS: dict[str, type[_Rows]] = {
     "columns": _Columns,
     "rows": _Rows,
-    "int8": _Rows,
     "int4": _Int4,
 }
 

@@ -53,7 +53,6 @@ def _attend(case, few_bits, turned, by_kernel, monkeypatch):
             patch.setattr(cached_attention, "SMALLEST", 2)
             patch.setattr(cached_attention, "ROWS", 3)
             patch.setattr(cached_attention, "_BLOCK", block)
-            patch.setattr(cached_attention, "_PART", 64 if slots > 100 else 1024)
         out = cache.attend(Layer, query, key, value, whole=None, **options)
     return out, cache.entries
 
