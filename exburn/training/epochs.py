@@ -36,6 +36,7 @@ from exburn.training.prepare import Preparer
 from exburn.training.requests import FitRequest
 from exburn.training.timing import Timing
 
+_TRIED_BYTES = 64 << 20  # of a state that is copied, to begin before data are looked at
 _ENDED = """{}: training ends here.
   → Lower steps_per_epoch or epochs, or let the source repeat."""
 
@@ -284,7 +285,9 @@ class Epochs(ChunkHandler):
         self._follow()
         state, program = self.holder.running, getattr(self.programs, chunk.program)
         if chunk.prove is not None:
-            program = functools.partial(self._try, program, chunk.prove)
+            size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+            run = self._try if size <= _TRIED_BYTES else self._prove
+            program = functools.partial(run, program, chunk.prove)
         return program, (state, *chunk.arguments), {"restore": self.holder.restore}
 
     def _try(self, program: Callable, prove: Callable, *args: Any, **options: Any):
@@ -301,6 +304,12 @@ class Epochs(ChunkHandler):
             return results
         self.holder.restore(before)
         return program(before, current, *places, **options)
+
+    def _prove(self, program: Callable, prove: Callable, *args: Any, **options: Any):
+        """Runs a chunk once it is known which data it should have."""
+        state, data, *places = args
+        current = prove()
+        return program(state, data if current is None else current, *places, **options)
 
     def shield(self) -> contextlib.AbstractContextManager[Any]:
         return defer_signals()

@@ -19,6 +19,7 @@ from exburn.data import PackedTokens, has_packed, is_packed
 from exburn.data.packed import check_packed
 from exburn.errors import ShapeError
 from exburn.layers.contract.segments import Segments
+from exburn.module.building import spec_like
 from exburn.training.batch_mixing import holds_foreign_parts
 from exburn.training.padding_rules import ATTENTION, check_packed_layer
 
@@ -81,7 +82,10 @@ def check_packed_model(preparer: Any, x: PackedTokens, op: str) -> None:
         ShapeError: The code mixes them, or the model has no output for each token.
     """
     split, (rows, length) = preparer.holder.split, x.shape
-    specs = jax.eval_shape(lambda: _forward(split, split.peek(), x))
+    # By their shapes: a pass refers to what it is given until cycles are collected, and
+    # training copies the arrays that anything else refers to.
+    groups = jax.tree.map(spec_like, split.peek())
+    specs = jax.eval_shape(lambda groups: _forward(split, groups, x), groups)
     if any(leaf.shape[:2] != (rows, length) for leaf in jax.tree.leaves(specs)):
         raise ShapeError(
             op,

@@ -10,6 +10,7 @@ from tests.distribution.devices import on_devices
 
 import exburn
 from exburn.callbacks import LambdaCallback
+from exburn.training import epochs
 from exburn.training.feed import resident_rows
 from exburn.training.program import Program
 
@@ -169,6 +170,19 @@ def test_targets_and_weights(model, trained_on, on_trial):
     weight[:] = 1
     y[3] *= -1
     check(model, trained_on, x, y, weight)
+
+
+def test_of_a_large_model_no_copy_is_made(model, trained_on, monkeypatch):
+    monkeypatch.setattr(resident_rows, "_LITTLE", 0)
+    monkeypatch.setattr(epochs, "_TRIED_BYTES", 0)
+    monkeypatch.delattr(epochs, "copies")
+    x, y = data_of()
+    for _ in range(2):
+        check(model, trained_on, x, y)
+    assign(x)
+    calls = len(trained_on)
+    check(model, trained_on, x, y)
+    assert len(trained_on) == calls + 1
 
 
 def test_the_base_of_a_view(model, trained_on, on_trial):

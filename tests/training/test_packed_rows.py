@@ -256,6 +256,19 @@ def test_with_adapters():
     check_alone(adapted())
 
 
+def test_no_weight_is_copied_for_it():
+    model = llama()
+    model.add_lora(rank=2)
+    model.compile("sgd", LOSS())
+    places = []
+    for _ in range(3):
+        model.fit(X, Y, sample_weight=WEIGHTS, batch_size=4, verbose=0)
+        frozen = [w.value for w in model.weights if not w.trainable]
+        places.append([array.unsafe_buffer_pointer() for array in frozen])
+        del frozen
+    assert places[0] == places[1] == places[2]
+
+
 def body(*parts):
     inputs = exburn.Input((LENGTH,), dtype="int32")
     h = layers.Embedding(VOCABULARY, 8)(inputs)
