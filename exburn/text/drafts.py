@@ -93,9 +93,10 @@ class PromptLookup:
             ``max_ngram``.
 
     Example:
+        >>> import exburn
         >>> from exburn.applications import GPT2
         >>> model = GPT2(vocabulary_size=9, layers=1, width=8, heads=2, positions=64)
-        >>> draft = PromptLookup(tokens=4)
+        >>> draft = exburn.text.PromptLookup(tokens=4)
         >>> text = model.generate([1, 2, 3, 1, 2, 3], 20, draft=draft)
         >>> text.tolist() == model.generate([1, 2, 3, 1, 2, 3], 20).tolist()
         True
@@ -144,10 +145,12 @@ class DraftModel:
         ArgumentError: ``model`` is neither, or ``tokens`` no integer >= 1.
 
     Example:
+        >>> import exburn
         >>> from exburn.applications import GPT2
         >>> sizes = {"vocabulary_size": 9, "heads": 2, "positions": 32}
         >>> model = GPT2(layers=2, width=16, **sizes)
-        >>> draft = DraftModel(GPT2(layers=1, width=8, **sizes), tokens=2)
+        >>> small = GPT2(layers=1, width=8, **sizes)
+        >>> draft = exburn.text.DraftModel(small, tokens=2)
         >>> text = model.generate([1, 2, 3], 8, draft=draft)
         >>> text.tolist() == model.generate([1, 2, 3], 8).tolist()
         True

@@ -16,7 +16,7 @@ from exburn.applications.families import FAMILIES
 from exburn.applications.generation_files import GENERATION_NAMES
 from exburn.errors import ArgumentError, FileFormatError, ModelFormatError
 from exburn.losses import SparseCategoricalCrossentropy
-from exburn.text import DraftModel
+from exburn.text import DraftModel, PromptLookup
 
 HERE = Path(__file__).parent
 PROMPTS = (3, 7, 5)
@@ -382,3 +382,13 @@ def test_texts_longer_than_those_of_the_training_are_those_of_transformers(
         key = key if f"{key}/0" in expected else "written"
         for row, text in enumerate(model.generate(prompts, 10, cache=cache)):
             np.testing.assert_array_equal(text, expected[f"{key}/{row}"])
+
+
+def test_drafted_tokens_have_the_angles_of_their_texts_lengths(recorded):
+    model, expected = recorded("longer_dynamic")
+    prompts = [expected["ids"][row, :size] for row, size in enumerate(PROMPTS)]
+    for draft in (DraftModel(model, 3), PromptLookup(3, 1)):
+        for row, text in enumerate(model.generate(prompts, 10, draft=draft)):
+            np.testing.assert_array_equal(text, expected[f"cached/{row}"])
+    with pytest.raises(ArgumentError, match="a draft needs a cache: texts of more"):
+        recorded("longer_longrope")[0].generate(prompts, 10, draft="ngrams")
