@@ -26,6 +26,9 @@ from exburn.text.tokenizer import Tokenizer
 _OP = "TextConstraint"
 # What `json.dumps` writes between values: nothing, a space, or a line's indentation.
 _BETWEEN_VALUES = r"( |\n[ \t]{0,64})"
+# Bytes that alone may come are not cut into tokens by the package, which never returned
+# from that with some grammars: the model chooses among all ways to write them.
+_OPTIONS = '%llguidance {"no_forcing": true}'
 _ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _RULE = re.compile(r"^\s*[?!]?[A-Za-z_][\w.]*\s*(?:\[[^\]]*\]\s*)?:", re.MULTILINE)
 _SCHEMA = re.compile(r"%json\s*")
@@ -258,19 +261,10 @@ class _Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokens = token_bytes(tokenizer)
-        self._tokenizer = tokenizer
         self._numbers = {token: n for n, token in enumerate(self.tokens.tokens)}
         self._longest = max(map(len, self._numbers), default=0)
         package = _package()
         self.engine = package.LLTokenizer(package.TokenizerWrapper(_Wrapper(self)))
-
-    def encode(self, data: bytes) -> list[int]:
-        """Tokens of exactly these bytes: the tokenizer's own where they are so."""
-        text = data.decode("utf-8", "replace")
-        numbers = self._tokenizer.encode(text, special=False).tolist()
-        if b"".join(self.tokens.tokens[n] for n in numbers) == data:
-            return numbers
-        return self.longest_tokens(data) or []
 
     def longest_tokens(self, data: bytes) -> list[int] | None:
         """The longest token of the bytes, again and again; ``None`` without one."""
@@ -293,13 +287,13 @@ class _Wrapper:
     bos_token_id = None
 
     def __init__(self, vocabulary: _Vocabulary):
-        self._encode = vocabulary.encode
+        self._encode = vocabulary.longest_tokens
         self.tokens = [*vocabulary.tokens.tokens, b"<end>"]
         self.eos_token_id = len(self.tokens) - 1
         self.special_token_ids = [self.eos_token_id]
 
     def __call__(self, data: bytes) -> list[int]:
-        return self._encode(data)
+        return self._encode(data) or []
 
 
 def _package() -> Any:
@@ -347,25 +341,25 @@ def _compile(
 def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:
     """The form as the package reads it, behind the space that begins each text."""
     if kind == "regex":
-        return make.grammar_from_regex(f"{before}(?:{form})")
-    options = {"whitespace_pattern": _BETWEEN_VALUES}
-    if not before and kind == "grammar":
-        return make.grammar_from_lark(form)
-    if not before:
-        return make.grammar_from_json_schema(form, overrides=options)
-    if kind == "grammar":
+        inside = f"/(?:{form})/"
+    elif kind == "grammar":
         inside = f"%lark {{\n{form}\n}}"
     else:
+        options = {"whitespace_pattern": _BETWEEN_VALUES}
         schema = {**json.loads(form), "x-guidance": options}
         inside = f"%json {json.dumps(schema)}"
-    return make.grammar_from_lark(f'start: "{before}" form\nform: {inside}')
+    first = f'"{before}"' if before else ""
+    if kind == "grammar" and not before:
+        return make.grammar_from_lark(f"{form}\n{_OPTIONS}")
+    return make.grammar_from_lark(f"{_OPTIONS}\nstart: {first} form\nform: {inside}")
 
 
 def _reason(text: str) -> str:
     """The line of the package's error that says what is wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error:")]
-    return (errors or lines or [""])[0].removeprefix("error: ")
+    line = (errors or lines or [""])[0].removeprefix("error: ")
+    return line.rpartition("failed to compile JSON schema: ")[2]
 
 
 def _check_regex(regex: Any) -> str:
@@ -395,6 +389,8 @@ def _check_grammar(grammar: Any) -> str:
         ArgumentError, DataError: It is none.
     """
     grammar = _check_length("grammar", grammar)
+    if "%llguidance" in grammar:
+        raise ArgumentError("grammar", "options of the package (%llguidance) are ours")
     rules = len(_RULE.findall(grammar))
     if rules > _MOST_RULES:  # the package follows them into one another
         raise ArgumentError("grammar", f"it has {rules} rules, at most {_MOST_RULES}")

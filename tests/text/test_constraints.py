@@ -364,6 +364,11 @@ REFUSALS = [
         ArgumentError,
         "'minimun' is not honoured",
     ),
+    (
+        lambda: compiled(grammar='%llguidance {"no_forcing": false}\nstart: "a"'),
+        ArgumentError,
+        "options of the package",
+    ),
     (lambda: compiled(regex="a" * 300_000), ArgumentError, "300,000 letters, at most"),
 ]
 
@@ -481,6 +486,16 @@ def test_texts_of_random_expressions_and_grammars_match():
 
 def test_texts_of_thousands_of_random_expressions_and_grammars_match():
     assert min(check_random_forms(range(60, 1_000)).values()) > 800
+
+
+def test_bytes_that_alone_may_come_do_not_keep_the_package_busy():
+    grammar = 'start: R{2} /[+]é/+ /[^a-z+]/\nR: "+"* "+" "+" | /[a-f]/* "bc"+'
+    tokenizer = byte_level()
+    matcher = TextConstraint.compile(tokenizer, grammar=grammar).start()
+    for letter in "bcbc+":
+        matcher.accept(tokenizer.number_of(letter))
+    tokens = {tokenizer.token_of(token) for token in allowed(matcher.mask())}
+    assert tokens == {"+"}  # and so on without end: R takes all of them
 
 
 def test_a_grammar_may_ask_for_itself():
