@@ -132,7 +132,7 @@ class RotaryEmbedding(Layer):
         parts = [x * cos - y * sin, y * cos + x * sin, *rest]
         turned = jnp.concatenate(parts, axis=features).astype(inputs.dtype)
         if cache is not None and not rest and (rank, time, features) == (4, 1, 3):
-            cache.note_turned(turned, inputs, (cos, sin))
+            cache.note_turned(turned, inputs, (cos, sin), self)
         return turned
 
     @property

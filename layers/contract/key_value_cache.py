@@ -82,9 +82,13 @@ class KeyValueCache:
         """Notes that heads are entries of a product, ``[batch, tokens, …]``."""
 
     def note_turned(
-        self, turned: jax.Array, heads: jax.Array, angles: tuple[jax.Array, jax.Array]
+        self,
+        turned: jax.Array,
+        heads: jax.Array,
+        angles: tuple[jax.Array, jax.Array],
+        layer: Any,
     ) -> None:
-        """Notes the heads that were turned, and by which cosines and sines."""
+        """Notes the heads that a layer turned, and by which cosines and sines."""
 
     def _name(self, layer: Any) -> str:
         """The entry of this call."""
@@ -150,8 +154,8 @@ class StepCache(KeyValueCache):
     def note_part(self, heads, product, offset):
         self._parts[id(heads)] = heads, Heads(product, offset)
 
-    def note_turned(self, turned, heads, angles):
-        self._turned[id(turned)] = turned, heads, angles
+    def note_turned(self, turned, heads, angles, layer):
+        self._turned[id(turned)] = turned, heads, angles, layer
 
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         name, (batch, _, heads, size) = self._name(layer), query.shape
@@ -184,18 +188,20 @@ class StepCache(KeyValueCache):
 
     def _attend_by_kernel(self, query, key, value, entry, reading) -> tuple:
         """The heads read by one kernel, which turns them and takes the token in."""
-        turns = [self._turned.get(id(heads)) for heads in (query, key)]
+        first, second = (self._turned.get(id(heads)) for heads in (query, key))
         angles = None
-        if all(turns):
-            (query, angles), (key, _) = ((plain, turn) for _, plain, turn in turns)
-            rows = query.shape[0]
-            angles = [jnp.broadcast_to(v, (rows, *v.shape[1:])) for v in angles]
-        parts = [
+        if first is not None and second is not None and first[3] is second[3]:
+            _, query, (cos, sin), _ = first
+            key, rows = second[1], query.shape[0]
+            cos, sin = (jnp.broadcast_to(v, (rows, *v.shape[1:])) for v in (cos, sin))
+            angles = cos, sin
+        query, key, value = (
             self._parts.get(id(heads), (heads, Heads(heads)))[1]
             for heads in (query, key, value)
-        ]
+        )
+        place = self._lengths, self._index
         return cached_attention.attend(
-            *parts, entry, self._lengths, self._index, reading, angles
+            query, key, value, entry, *place, reading, angles
         )
 
     def _with(self, entry: Entry, key: jax.Array, value: jax.Array) -> Entry:

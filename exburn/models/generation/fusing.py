@@ -363,7 +363,7 @@ def _evaluate(step: Step, values: dict[Any, Any], filled: Any = None) -> None:
     equation, name = step.equation, step.equation.primitive.name
     out = step.outputs[0].aval
     inputs = [
-        jnp.asarray(v.val, v.aval.dtype) if isinstance(v, Literal) else values[v]
+        jnp.asarray(v.val) if isinstance(v, Literal) else values[v]
         for v in equation.invars
     ]
     inputs = [

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -86,7 +87,7 @@ def attend(
     shapes = [jax.ShapeDtypeStruct((rows, heads, size), query.array.dtype)]
     shapes += [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in entry]
     aliases = {len(inputs) + n: 1 + n for n in range(len(entry))}
-    out, *entry = pl.pallas_call(
+    out, *updated = pl.pallas_call(
         functools.partial(_kernel, reading=reading, offsets=offsets, count=len(entry)),
         grid=(rows, heads),
         out_shape=shapes,
@@ -94,10 +95,10 @@ def attend(
         name="cached_attention",
         **options(_WARPS, stages=1),
     )(*inputs, *entry)
-    return out, tuple(entry)
+    return out, tuple(updated)
 
 
-def fits(query: jax.Array, entry: tuple[jax.Array, ...]) -> bool:
+def fits(query: jax.Array, entry: Sequence[jax.Array]) -> bool:
     """Whether the kernel reads such a cache here."""
     rows, _, slots, size = entry[0].shape
     sizes = size, entry[1].shape[3]

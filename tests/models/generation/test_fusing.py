@@ -69,3 +69,16 @@ def test_texts_are_those_of_the_plain_steps(name, request):
     fused = _written(again, sampler=exburn.text.TopK(5), seed=3)
     np.testing.assert_array_equal(fused, texts[1])
     assert calls
+
+
+def test_weights_of_4_bits_are_read_by_the_kernel(request):
+    exburn.set_random_seed(0)
+    sizes = SIZES | {"width": 32, "mlp_width": 64}
+    exact = Llama(**sizes, key_value_heads=2, tie_embeddings=True)
+    for weight in exact.weights:
+        weight.assign(weight.numpy() * 3 + np.float32(0.01))
+    text = _written(exact.quantize("int4", block_size=16))
+    calls = request.getfixturevalue("kernels")
+    np.testing.assert_array_equal(_written(exact.quantize("int4", block_size=16)), text)
+    # Key and value, and gate and up, are of one size: two matrices in a kernel each.
+    assert sorted(calls) == [("int4", 1)] * 4 + [("int4", 2)] * 2

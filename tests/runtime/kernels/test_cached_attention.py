@@ -44,7 +44,7 @@ def _attend(case, few_bits, turned, by_kernel, monkeypatch):
         angles = rotary._angles(cache.positions(1), size, 4, 1, 3)
         query, key = (_turn(x, *angles) for x in heads_of)
         for new, old in zip((query, key), heads_of, strict=True):
-            cache.note_turned(new, old, angles)
+            cache.note_turned(new, old, angles, rotary)
     with monkeypatch.context() as patch:
         if by_kernel:
             patch.setattr(cached_attention.dispatch, "runs_kernels", lambda: True)
