@@ -34,6 +34,7 @@ from exburn.models.generation.engine.programs import (
 from exburn.models.generation.engine.rows import Row
 from exburn.models.generation.engine.scheduler import Scheduler
 from exburn.models.generation.memory import RowWeights
+from exburn.runtime.donation import is_consumed
 
 _OP = "TextEngine"
 # The sizes that programs grow from: tokens of a piece, pages, likeliest tokens.
@@ -152,9 +153,22 @@ class EngineLoop:
                 with self.source.place():
                     self._round()
             except BaseException as error:
-                self._fail_all(error)
+                if not self._lost_weights():
+                    self._fail_all(error)
         self._fail_all(_closed())
         self._state = None
+
+    def _lost_weights(self) -> bool:
+        """Whether a program failed because the model got other weights meanwhile.
+
+        A training consumes those it begins with. The next round reads texts anew.
+        """
+        if self._groups is None or self._state is None:
+            return False
+        now = self._state, self.source.split.read()
+        return any(map(is_consumed, jax.tree.leaves(self._groups))) and not any(
+            map(is_consumed, jax.tree.leaves(now))
+        )
 
     def _has_work(self) -> bool:
         work = (

@@ -4,6 +4,7 @@ import functools
 import threading
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -296,6 +297,13 @@ def test_other_weights_write_other_texts(model, alone):
         after = tokens_of(engine.write([greedy(p) for p in prompts[:4]]))
         assert after == texts[:4]
         running.cancel()
+        for _ in range(4):  # as a training does, at any moment
+            answers = [engine.submit(greedy(p)) for p in prompts[:4]]
+            before = jax.tree.leaves(engine._loop.source.split.read())
+            other.set_weights(model.get_weights())
+            for array in before:
+                array.delete()
+            assert tokens_of(answers) == texts[:4]
         engine.refresh()
         assert tokens_of(engine.write([greedy(prompts[0])])) == texts[:1]
 
