@@ -385,8 +385,8 @@ class TextStream:
 
     def bytes_of(self, token: int) -> bytes:
         """What a token adds to a text; of a special one its name."""
-        known = self._bytes[token] if 0 <= token < len(self._bytes) else b""
-        return known or (self.tokenizer.token_of(token) or "").encode()
+        data = self._bytes[token] if 0 <= token < len(self._bytes) else b""
+        return data or (self.tokenizer.token_of(token) or "").encode()
 
     @functools.cached_property
     def _bytes(self) -> list[bytes]:

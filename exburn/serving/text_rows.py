@@ -124,7 +124,7 @@ class TextRow:
     def _note(self, part: Any, at: int, token: int) -> None:
         if part.logprobs is None:
             return
-        start = self._size + len(self._text) + self._pieces.held
+        start = self._size + len(self._text) + self._pieces.overhang
         top = () if part.top is None else tuple(part.top[at])
         logprob = float(part.logprobs[at])
         self._logprobs.append(TokenLogprob(token, logprob, start, top))

@@ -73,7 +73,7 @@ class Pieces:
         return rest
 
     @property
-    def held(self) -> int:
+    def overhang(self) -> int:
         """Characters that are certain, but for a stop that they may begin."""
         return len(self._held) + len(self._unclean)
 

@@ -18,7 +18,7 @@ from exburn.errors import (
 )
 from exburn.models.improving.prompts import PromptRows
 from exburn.models.improving.rollouts import Rollouts
-from exburn.models.improving.sampling import Answer, AnswerWriter
+from exburn.models.improving.sampling import Answer, CompletionWriter
 from exburn.text import RandomSampler
 
 RECORDED = json.loads(recorded.FILE.read_text())
@@ -46,7 +46,7 @@ def test_losses_and_figures_are_those_of_trl(case, monkeypatch):
 
         return function
 
-    monkeypatch.setattr(AnswerWriter, "write", write)
+    monkeypatch.setattr(CompletionWriter, "write", write)
     monkeypatch.setattr(Rollouts, "_order", lambda self, count, random: range(count))
     monkeypatch.setattr(
         PromptRows, "batch", lambda self, seed, first, count: self.rows[first:][:count]

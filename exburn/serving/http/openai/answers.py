@@ -13,7 +13,7 @@ from exburn.serving.text import TextStream
 from exburn.serving.text_rows import TextPiece, TextRow, TokenLogprob
 
 
-class AnswerWriter:
+class CompletionWriter:
     """Makes the objects of one request's answer.
 
     Args:
@@ -203,9 +203,9 @@ class _ChatChoice:
         return {
             "content": [
                 {
-                    **_described(self._stream, one.token, one.logprob),
+                    **_describe_token(self._stream, one.token, one.logprob),
                     "top_logprobs": [
-                        _described(self._stream, token, logprob)
+                        _describe_token(self._stream, token, logprob)
                         for token, logprob in one.top
                     ],
                 }
@@ -220,7 +220,7 @@ def _text_of(stream: TextStream, token: int) -> str:
     return stream.bytes_of(token).decode("utf-8", "replace")
 
 
-def _described(stream: TextStream, token: int, logprob: float) -> dict[str, Any]:
+def _describe_token(stream: TextStream, token: int, logprob: float) -> dict[str, Any]:
     data = stream.bytes_of(token)
     text = data.decode("utf-8", "replace")
     return {"token": text, "logprob": logprob, "bytes": list(data)}

@@ -104,7 +104,7 @@ def read_chat(values: Any) -> TextCall:
         schema=_read_format(entries),
         max_tokens=asked[0] if asked[1] is None else asked[1],
         logprobs=logprobs,
-        **_shared(entries),
+        **_read_shared(entries),
     )
     entries.finish()
     return call
@@ -132,7 +132,7 @@ def read_completion(values: Any) -> TextCall:
         prompts=prompts,
         max_tokens=entries.count("max_tokens", None),
         logprobs=entries.count("logprobs", None, 0, _MOST_TOPS),
-        **_shared(entries),
+        **_read_shared(entries),
     )
     if call.n * len(prompts) > _MOST_ROWS:
         raise entries.refusal("n", f"times prompts must be at most {_MOST_ROWS}")
@@ -148,7 +148,7 @@ def _are_tokens(value: Any) -> bool:
     )
 
 
-def _shared(entries: Entries) -> dict[str, Any]:
+def _read_shared(entries: Entries) -> dict[str, Any]:
     """What requests of both routes have."""
     for name, usual in _NEUTRAL.items():
         entries.refuse(name, *usual)

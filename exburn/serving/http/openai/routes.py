@@ -18,7 +18,7 @@ from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure, describe_failure, failure_of
 from exburn.serving.http.inference import Inference
 from exburn.serving.http.logs import LOGGER
-from exburn.serving.http.openai.answers import AnswerWriter
+from exburn.serving.http.openai.answers import CompletionWriter
 from exburn.serving.http.openai.requests import (
     TextCall,
     questions_of,
@@ -150,7 +150,7 @@ class _Completions:
             # Templates and tokenizers take their time.
             call, text, rows = await asyncio.to_thread(self._begin, body, exchange)
         try:
-            writer = AnswerWriter(call, text, rows.rows, exchange.id)
+            writer = CompletionWriter(call, text, rows.rows, exchange.id)
             answer = self._stream if call.stream else self._whole
             await until_left(answer(writer, rows, send), receive)
         finally:
@@ -171,7 +171,7 @@ class _Completions:
         return call, entry.text, rows
 
     @staticmethod
-    async def _whole(writer: AnswerWriter, rows: TextRows, send: Send) -> None:
+    async def _whole(writer: CompletionWriter, rows: TextRows, send: Send) -> None:
         async for row, piece in rows.pieces():
             writer.add(row, piece)
         body = orjson.dumps(writer.whole())
@@ -183,11 +183,13 @@ class _Completions:
         await send({"type": "http.response.body", "body": body})
 
     @staticmethod
-    async def _stream(writer: AnswerWriter, rows: TextRows, send: Send) -> None:
+    async def _stream(writer: CompletionWriter, rows: TextRows, send: Send) -> None:
         await send_events(_events(writer, rows), send)
 
 
-async def _events(writer: AnswerWriter, rows: TextRows) -> AsyncGenerator[bytes, None]:
+async def _events(
+    writer: CompletionWriter, rows: TextRows
+) -> AsyncGenerator[bytes, None]:
     """The chunks as server-sent events; a failure behind the first is the last."""
     begun = False
     try:
