@@ -25,7 +25,7 @@ from exburn.core import forward_context
 from exburn.errors import ArgumentError
 from exburn.layers.attention.scaled_dot_product import bound_scores
 from exburn.runtime.kernels import cached_attention
-from exburn.runtime.kernels.cached_attention import Heads, Reading, rounded
+from exburn.runtime.kernels.cached_attention import Heads, Reading, round_heads
 
 Entry = tuple[jax.Array, ...]
 
@@ -118,7 +118,7 @@ class PromptCache(KeyValueCache):
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         arrays = key, value
         if self._few_bits:
-            (key_bits, keys), (value_bits, values) = map(rounded, arrays)
+            (key_bits, keys), (value_bits, values) = map(round_heads, arrays)
             arrays = key_bits, value_bits, keys, values
         self.entries[self._name(layer)] = tuple(map(self._pad, arrays))
         return whole(query, key, value)
@@ -208,7 +208,7 @@ class StepCache(KeyValueCache):
         """The entry with the token's heads in its slot."""
         arrays = key, value
         if len(entry) > 2:
-            (key_bits, keys), (value_bits, values) = map(rounded, arrays)
+            (key_bits, keys), (value_bits, values) = map(round_heads, arrays)
             arrays = key_bits, value_bits, keys, values
         place = 0, 0, self._index, 0
         return tuple(

@@ -166,7 +166,7 @@ class QuantizedWeight(ReadWeight):
         wins = vector_product.wins("int4", scheme.columns, x.dtype)
         if wins and scheme.fits_kernel and writes_row(x):
             row = x.reshape(1, -1)
-            y = _marked_product(scheme)(row, *parts)
+            y = _row_product(scheme)(row, *parts)
             return y.reshape(*x.shape[:-1], -1)
         return _product_of(self.scheme, vector)(x, *parts)
 
@@ -183,9 +183,9 @@ def _product_of(scheme: Scheme, vector: bool) -> Callable[..., jax.Array]:
 
 
 @functools.cache
-def _marked_product(scheme: Scheme) -> Callable[..., jax.Array]:
+def _row_product(scheme: Scheme) -> Callable[..., jax.Array]:
     """The product of one row, by the name that the loop of generation finds it by."""
-    return vector_product.marked("int4", _product_of(scheme, True))
+    return vector_product.name_product("int4", _product_of(scheme, True))
 
 
 def _read_trits(scheme: Scheme, *parts: jax.Array) -> dict[str, jax.Array]:

@@ -1,8 +1,8 @@
 """Products of one row with what is around them, each as one kernel of a GPU.
 
 A step that writes one row is a list of equations, most of them on vectors. Around a
-product that ``vector_product.marked`` names, those join its kernel that lead to its
-input alone (a normalization), and those that go on from its output entry by entry
+product of ``vector_product.name_product``, those join its kernel that lead to its input
+alone (a normalization), and those that go on from its output entry by entry
 (bias, activation, gate, residual sum). Products of one vector with matrices of one size
 are one kernel, too.
 """
@@ -41,7 +41,7 @@ _ENTRIES = {
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Step:
+class KernelStep:
     """An equation, or a kernel for several."""
 
     inputs: tuple[Any, ...]
@@ -117,14 +117,14 @@ def run_equation(equation: Any, inputs: Sequence[Any]) -> list:
     return list(results) if equation.primitive.multiple_results else [results]
 
 
-def fuse(equations: Iterable[Any], results: Sequence[Any]) -> list[Step]:
+def fuse(equations: Iterable[Any], results: Sequence[Any]) -> list[KernelStep]:
     """Equations as steps, those around a marked product as one.
 
     Args:
         results: Variables that are read afterwards.
     """
     steps = [
-        Step(
+        KernelStep(
             tuple(v for v in e.invars if not isinstance(v, Literal)),
             tuple(e.outvars),
             lambda inputs, e=e: run_equation(e, _with_literals(e, inputs)),
@@ -157,10 +157,12 @@ def _form(equation: Any) -> str | None:
 class _Fusion:
     """One kernel, and the steps that it takes the place of."""
 
-    def __init__(self, steps: list[Step], product: Step, results: Sequence[Any]):
+    def __init__(
+        self, steps: list[KernelStep], product: KernelStep, results: Sequence[Any]
+    ):
         self._all, self._results = steps, set(results)
-        self._readers: dict[Any, list[Step]] = {}
-        self._makers: dict[Any, Step] = {}
+        self._readers: dict[Any, list[KernelStep]] = {}
+        self._makers: dict[Any, KernelStep] = {}
         for step in steps:
             self._makers |= dict.fromkeys(step.outputs, step)
             for var in step.inputs:
@@ -174,7 +176,7 @@ class _Fusion:
         self._after = self._following()
 
     # ------------------------------------------------------------------ products
-    def _read_form(self, product: Step) -> tuple[str, tuple[Any, ...]]:
+    def _read_form(self, product: KernelStep) -> tuple[str, tuple[Any, ...]]:
         """The form of a product's matrix and its parts, as they lie in memory."""
         form, parts = _form(product.equation), product.inputs[1:]
         maker = self._makers.get(parts[0])
@@ -183,7 +185,7 @@ class _Fusion:
                 return "rows", maker.inputs
         return str(form), parts
 
-    def _siblings(self, product: Step, shapes: list[Any]) -> list[Step]:
+    def _siblings(self, product: KernelStep, shapes: list[Any]) -> list[KernelStep]:
         """Products of the same vector with matrices of the same size."""
         siblings = []
         for step in self._readers[self._x]:
@@ -196,17 +198,17 @@ class _Fusion:
         return siblings
 
     # ------------------------------------------------------------------ before
-    def _leading(self) -> list[Step]:
+    def _leading(self) -> list[KernelStep]:
         """Steps that lead to the input of products alone, in their order."""
         first = self._all.index(self._products[0])
-        leading: list[Step] = []
+        leading: list[KernelStep] = []
         for step in reversed(self._all[:first]):
             if all(self._leads(var, leading) for var in step.outputs):
                 if _fits(step, self._terms, sums=True):
                     leading.insert(0, step)
         return leading
 
-    def _leads(self, var: Any, leading: list[Step]) -> bool:
+    def _leads(self, var: Any, leading: list[KernelStep]) -> bool:
         if var in self._results or not self._readers.get(var):
             return False
         return all(
@@ -215,11 +217,11 @@ class _Fusion:
         ) and (var is self._x or any(r in leading for r in self._readers[var]))
 
     # ------------------------------------------------------------------ behind
-    def _following(self) -> list[Step]:
+    def _following(self) -> list[KernelStep]:
         """Steps that go on from the products entry by entry, in their order."""
         own = {var for step in self._products for var in step.outputs}
         depending: set[Any] = set()
-        following: list[Step] = []
+        following: list[KernelStep] = []
         start = self._all.index(self._products[0]) + 1
         for step in self._all[start:]:
             if step in self._products:
@@ -233,7 +235,7 @@ class _Fusion:
                 depending |= set(step.outputs)
         return self._without_leaves(following)
 
-    def _without_leaves(self, following: list[Step]) -> list[Step]:
+    def _without_leaves(self, following: list[KernelStep]) -> list[KernelStep]:
         """The steps, less those at the end that are as well computed by readers."""
         kept = list(following)
         for step in reversed(following):
@@ -252,20 +254,20 @@ class _Fusion:
                 kept = rest
         return kept
 
-    def _is_read(self, var: Any, inside: list[Step]) -> bool:
+    def _is_read(self, var: Any, inside: list[KernelStep]) -> bool:
         """Whether a value is read by others than those steps, and one more."""
         readers = [r for r in self._readers.get(var, ()) if r not in inside]
         return var in self._results or len(readers) > 1
 
     # ------------------------------------------------------------------ the kernel
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[KernelStep]:
         """All steps, with the kernel in the place of those that it computes."""
         taken = [*self._products, *self._after]
         kernel = self._kernel()
         own = {var for step in taken for var in step.outputs}
         last = max(self._all.index(step) for step in taken)
-        early: list[Step] = []
-        late: list[Step] = []
+        early: list[KernelStep] = []
+        late: list[KernelStep] = []
         for step in self._all[: last + 1]:
             if step in taken:
                 continue
@@ -274,7 +276,7 @@ class _Fusion:
             (late if depends else early).append(step)
         return [*early, kernel, *late, *self._all[last + 1 :]]
 
-    def _kernel(self) -> Step:
+    def _kernel(self) -> KernelStep:
         taken = [*self._products, *self._after]
         made = [var for step in self._products for var in step.outputs]
         inner = {var for step in taken for var in step.outputs}
@@ -302,7 +304,7 @@ class _Fusion:
             ys = vector_product.call(form, grouped, near, far, types, around)
             return [y.reshape(s) for y, s in zip(ys, shapes, strict=True)]
 
-        return Step((*vectors, *others, *flat), tuple(results), run)
+        return KernelStep((*vectors, *others, *flat), tuple(results), run)
 
     def _functions(self, vectors, made, others, results) -> tuple:
         """What ``Around`` takes."""
@@ -334,7 +336,7 @@ class _Fusion:
         return totals, lead, follow
 
 
-def _fits(step: Step, size: int, sums: bool = False) -> bool:
+def _fits(step: KernelStep, size: int, sums: bool = False) -> bool:
     """Whether a step computes entries of vectors of a size, or numbers."""
     equation = step.equation
     if equation is None or len(step.outputs) != 1:
@@ -352,13 +354,13 @@ def _fits(step: Step, size: int, sums: bool = False) -> bool:
     return name in _ENTRIES
 
 
-def _outside(steps: Sequence[Step]) -> list[Any]:
+def _outside(steps: Sequence[KernelStep]) -> list[Any]:
     """What steps read and do not compute."""
     made = {var for step in steps for var in step.outputs}
     return list(dict.fromkeys(v for s in steps for v in s.inputs if v not in made))
 
 
-def _evaluate(step: Step, values: dict[Any, Any], filled: Any = None) -> None:
+def _evaluate(step: KernelStep, values: dict[Any, Any], filled: Any = None) -> None:
     """Computes a step of blocks of vectors, in the precision of the trace or more."""
     equation, name = step.equation, step.equation.primitive.name
     out = step.outputs[0].aval
@@ -382,7 +384,9 @@ def _evaluate(step: Step, values: dict[Any, Any], filled: Any = None) -> None:
     values[step.outputs[0]] = result.astype(out.dtype)
 
 
-def _without_unread(steps: list[Step], results: Sequence[Any]) -> list[Step]:
+def _without_unread(
+    steps: list[KernelStep], results: Sequence[Any]
+) -> list[KernelStep]:
     read, kept = set(results), []
     for step in reversed(steps):
         effects = step.equation is not None and step.equation.effects

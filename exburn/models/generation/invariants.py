@@ -84,7 +84,7 @@ class HoistedFunction:
         for equation in self._views:
             _run(equation, constants)
         jaxpr = self._closed.jaxpr
-        evaluate = _plain if not fusing.has_products(self._left) else _fused
+        evaluate = _by_equations if not fusing.has_products(self._left) else _by_kernels
         varying = jaxpr.invars[self._count :]
         compute = evaluate(self._left, constants, varying, jaxpr.outvars)
 
@@ -100,7 +100,7 @@ class HoistedFunction:
         return constants | dict(zip(jaxpr.invars[: self._count], leaves, strict=True))
 
 
-def _plain(
+def _by_equations(
     equations: list, constants: dict[Any, Any], varying: Sequence[Any], outputs: Any
 ) -> Callable[[Sequence[Any]], list]:
     """What computes equations one by one."""
@@ -114,7 +114,7 @@ def _plain(
     return run
 
 
-def _fused(
+def _by_kernels(
     equations: list, constants: dict[Any, Any], varying: Sequence[Any], outputs: Any
 ) -> Callable[[Sequence[Any]], list]:
     """What computes equations, those around a product of one row by one kernel."""

@@ -111,14 +111,14 @@ def fits(query: jax.Array, entry: Sequence[jax.Array]) -> bool:
     return row_parts() == 1 and dispatch.runs_kernels()
 
 
-def rounded(heads: jax.Array) -> tuple[jax.Array, jax.Array]:
+def round_heads(heads: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Heads as integers of 8 bits, and the scale of each.
 
     Args:
         heads: ``[…, size]``
 
     Example:
-        >>> whole, scale = rounded(jnp.array([[1.0, -2.0]]))
+        >>> whole, scale = round_heads(jnp.array([[1.0, -2.0]]))
         >>> whole.tolist(), round(float(scale[0]) * 127, 4)
         ([[64, -127]], 2.0)
     """
@@ -240,7 +240,7 @@ def _store(refs: Any, at: tuple, token: jax.Array, writes: Any) -> jax.Array:
         stored = token.astype(refs[0].dtype)
         read = stored.astype(jnp.float32)
     else:
-        stored, scale = rounded(token)
+        stored, scale = round_heads(token)
         triton.store(refs[1].at[at], scale, mask=writes)
         read = stored.astype(jnp.float32) * scale
     _write(refs[0], at, stored, refs[0].shape[-1], writes)

@@ -73,7 +73,7 @@ def wide_product(
     spare = -columns % ALIGNED if wide else 0
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
     if writes_row(rows) and vector_product.wins("columns", x.shape[-1], x.dtype):
-        y = _marked()(rows, kernel)
+        y = _row_product()(rows, kernel)
     elif writes and gpu and rows.shape[0] == 1:
         y = _of_eight(rows, kernel)
     else:
@@ -100,9 +100,9 @@ def _of_eight(row: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 @functools.cache
-def _marked() -> Callable[[jax.Array, jax.Array], jax.Array]:
+def _row_product() -> Callable[[jax.Array, jax.Array], jax.Array]:
     """The product by the name that the loop of generation finds it by."""
-    return vector_product.marked("columns", _of_eight)
+    return vector_product.name_product("columns", _of_eight)
 
 
 def writes_row(x: jax.Array) -> bool:

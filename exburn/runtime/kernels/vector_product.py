@@ -63,7 +63,7 @@ PREFIX = "vector_product_"
 PLAIN = Around(lambda v, mask: [], lambda v, t: v[0], lambda y, v: y)
 
 
-def marked(form: str, plain: Callable) -> Callable:
+def name_product(form: str, plain: Callable) -> Callable:
     """A product of one row, by a name that `exburn.models.generation.fusing` finds.
 
     Args:

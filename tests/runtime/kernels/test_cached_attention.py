@@ -81,7 +81,7 @@ def test_the_kernel_reads_and_keeps_what_the_plain_form_does(
 def test_integers_of_8_bits_are_within_half_a_step():
     heads = jnp.asarray(np.random.default_rng(0).normal(size=(3, 5, 8)), jnp.float32)
     heads = heads.at[0, 0].set(0)
-    whole, scale = cached_attention.rounded(heads)
+    whole, scale = cached_attention.round_heads(heads)
     assert whole.dtype == jnp.int8
     error = jnp.abs(whole * scale[..., None] - heads)
     assert (error <= 0.501 * scale[..., None] + 1e-9).all()
