@@ -84,11 +84,11 @@ class PlainWriter:
             options = {"stop": stop, "seed": request.seed}
             sampler = _sampler_of(request)
             for tokens in self._begin(request.tokens, most, sampler, options):
-                if answer.cancelled or self.closed:
+                if answer.is_cancelled or self.closed:
                     break
                 count += len(tokens)
                 answer.add(TextPart(tokens))
-            over = answer.cancelled or self.closed
+            over = answer.is_cancelled or self.closed
             reason = "stop" if count < most else "length"
             answer.end("cancelled" if over else reason)
         except BaseException as error:  # told to who waits for the answer

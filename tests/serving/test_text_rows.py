@@ -67,7 +67,7 @@ def test_a_row_that_met_its_stop_is_written_no_further():
     piece = None
     for token in tokenizer.encode("so it is"):
         piece = row.take(TextPart(np.array([token]))) or piece
-    assert piece.finish == "stop" and answer.cancelled
+    assert piece.finish == "stop" and answer.is_cancelled
     assert row.take(TextPart(np.array([3]))) is None and row.take(None) is None
 
 
@@ -143,7 +143,7 @@ def test_a_token_that_does_not_come_in_time_ends_all_rows():
             answer.add(TextPart(np.array(tokens)))
         with pytest.raises(DeadlineExceededError):
             await gather(rows_of(answers, 0.02))
-        return [answer.cancelled for answer in answers]
+        return [answer.is_cancelled for answer in answers]
 
     assert asyncio.run(run([])) == asyncio.run(run([40])) == [True, True]
 
@@ -154,6 +154,6 @@ def test_who_stops_to_listen_cancels_all_rows():
         pieces = rows_of(answers).pieces()
         await anext(pieces)
         await pieces.aclose()
-        return [answer.cancelled for answer in answers]
+        return [answer.is_cancelled for answer in answers]
 
     assert asyncio.run(run()) == [True, True]

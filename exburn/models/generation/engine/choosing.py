@@ -83,7 +83,7 @@ def choose(
         lower = jnp.where(scores > 0, scores / penalty, scores * penalty)
         values = jnp.where(seen, lower, scores)
     if choices.masks:
-        values = jnp.where(_allowed(masks, scores.shape[-1]), values, -jnp.inf)
+        values = jnp.where(_mask_bits(masks, scores.shape[-1]), values, -jnp.inf)
     token = jnp.argmax(values, axis=-1)
     best = jnp.max(values, axis=-1)
     # XLA's CPU drops NaN from some maxima: of 600 numbers, say.
@@ -107,7 +107,7 @@ def choose(
     return Chosen(token, sound, logprob, top)
 
 
-def _allowed(masks: jax.Array, vocabulary: int) -> jax.Array:
+def _mask_bits(masks: jax.Array, vocabulary: int) -> jax.Array:
     """Booleans ``[rows, vocabulary]`` of bits, the least significant one first."""
     bits = (masks[..., None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
     return bits.reshape(masks.shape[0], -1)[:, :vocabulary].astype(bool)

@@ -16,13 +16,13 @@ from exburn.core.checks import check_count, check_optional
 from exburn.errors import ArgumentError, QueueFullError, unknown_name
 from exburn.errors.boundary import guard_methods
 from exburn.models.generation.adapters import check_rows
-from exburn.models.generation.engine.loop import EngineLoop, Source
+from exburn.models.generation.engine.loop import EngineLoop, ModelSource
 from exburn.models.generation.engine.meter import EngineStatistics
 from exburn.models.generation.engine.pages import PagePool
 from exburn.models.generation.engine.programs import CacheLayout, EnginePrograms
 from exburn.models.generation.engine.requests import TextAnswer, TextRequest
 from exburn.models.generation.engine.rows import Row
-from exburn.models.generation.engine.scheduler import Scheduler
+from exburn.models.generation.engine.scheduler import RowScheduler
 from exburn.models.generation.generate import check_tokens, prepare_generation
 from exburn.models.generation.memory import run_model
 from exburn.models.generation.plan import GenerationPlan
@@ -94,13 +94,13 @@ class TextEngine:
         self._trainer: Any = None
         self._plan: Any = None
         self._programs: Any = None
-        self._source: Source
+        self._source: ModelSource
         self._prepare()
         source, self._reserves = self._source, reads_lengths(self._plan)
         pages = _page_count(cache, source.layout, self.slots, self.page, self._plan)
         self._pool = PagePool(pages, self.page)
         longest = self._plan.positions or pages * page
-        scheduler = Scheduler(self._pool, self.slots, longest, self._reserves)
+        scheduler = RowScheduler(self._pool, self.slots, longest, self._reserves)
         stride = _STRIDES.get(jax.default_backend(), _STRIDE)
         self._loop = EngineLoop(source, scheduler, self.slots, self.prefill, stride)
         self._seeds = np.random.default_rng(secrets.randbits(64))
@@ -169,7 +169,7 @@ class TextEngine:
             try:
                 return self.submit(request)
             except QueueFullError:
-                before = next((a for a in answers if not a.ended), None)
+                before = next((a for a in answers if not a.has_ended), None)
                 if before is None:
                     raise
                 before.wait()
@@ -193,7 +193,7 @@ class TextEngine:
             queue=loop.waiting,
             pages=pool.count,
             pages_free=pool.free,
-            pages_kept=pool.kept,
+            pages_kept=pool.unread,
             pages_shared=pool.together,
             page_bytes=loop.source.layout.page_bytes,
         )
@@ -218,7 +218,7 @@ class TextEngine:
                 return False
             self._trainer, self._programs, self._plan = trainer, programs, plan
             layout = CacheLayout.of(plan, self.page)
-        self._source = Source(
+        self._source = ModelSource(
             EnginePrograms(programs, plan, layout.heads_first),
             layout,
             plan.split,

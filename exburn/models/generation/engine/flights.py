@@ -12,7 +12,7 @@ import jax
 from exburn.errors import DataError
 from exburn.models.generation.engine.meter import Meter
 from exburn.models.generation.engine.rows import Row
-from exburn.models.generation.engine.scheduler import Scheduler
+from exburn.models.generation.engine.scheduler import RowScheduler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Flight:
 class Flights:
     """Gives what programs have drawn to the texts, in the order of the calls."""
 
-    def __init__(self, scheduler: Scheduler, meter: Meter):
+    def __init__(self, scheduler: RowScheduler, meter: Meter):
         self._scheduler, self._meter = scheduler, meter
         self._flights: deque[Flight] = deque()
 
@@ -57,7 +57,7 @@ class Flights:
             chosen = jax.device_get(flight.chosen)
             now = time.monotonic()
             for place, row, turn in flight.rows:
-                if row.turn == turn and not row.answer.ended:
+                if row.turn == turn and not row.answer.has_ended:
                     self._take(row, place, chosen, now)
 
     def _take(self, row: Row, place: int, chosen: Any, now: float) -> None:

@@ -32,7 +32,7 @@ from exburn.models.generation.engine.programs import (
     EngineState,
 )
 from exburn.models.generation.engine.rows import Row
-from exburn.models.generation.engine.scheduler import Scheduler
+from exburn.models.generation.engine.scheduler import RowScheduler
 from exburn.models.generation.memory import RowWeights
 from exburn.runtime.donation import is_consumed
 
@@ -43,7 +43,7 @@ _GROWTH = {"gpu": 4}  # times, from one size to the next; elsewhere each takes i
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A model as the engine's programs take it.
 
     Attributes:
@@ -83,8 +83,8 @@ class EngineLoop:
 
     def __init__(
         self,
-        source: Source,
-        scheduler: Scheduler,
+        source: ModelSource,
+        scheduler: RowScheduler,
         slots: int,
         piece: int,
         stride: int,
@@ -99,7 +99,7 @@ class EngineLoop:
         self._changed = threading.Condition()
         self._incoming: deque[Row] = deque()
         self._sweeps = self._closing = False
-        self._next: Source | None = None
+        self._next: ModelSource | None = None
         self._deadline = float("inf")
 
     # ------------------------------------------------------------------ other threads
@@ -111,7 +111,7 @@ class EngineLoop:
         """
         with self._changed:
             if self._closing:
-                raise _closed()
+                raise _closing_error()
             self._incoming.append(row)
             self.meter.counts["submitted"] += 1
             self._changed.notify()
@@ -127,7 +127,7 @@ class EngineLoop:
             self._sweeps = True
             self._changed.notify()
 
-    def renew(self, source: Source) -> None:
+    def renew(self, source: ModelSource) -> None:
         """Has it go on with other weights, of which all texts are read anew."""
         with self._changed:
             self._next = source
@@ -155,7 +155,7 @@ class EngineLoop:
             except BaseException as error:
                 if not self._lost_weights():
                     self._fail_all(error)
-        self._fail_all(_closed())
+        self._fail_all(_closing_error())
         self._state = None
 
     def _lost_weights(self) -> bool:
@@ -214,7 +214,7 @@ class EngineLoop:
             while self._incoming:
                 row = self._incoming.popleft()
                 self.scheduler.queue.put(row)
-                self._sweeps |= row.answer.cancelled
+                self._sweeps |= row.answer.is_cancelled
                 deadline = row.request.deadline
                 if deadline is not None:
                     self._deadline = min(self._deadline, deadline)
@@ -228,7 +228,7 @@ class EngineLoop:
         scheduler = self.scheduler
 
         def reason(row: Row) -> str | None:
-            if row.answer.cancelled:
+            if row.answer.is_cancelled:
                 return "cancelled"
             deadline = row.request.deadline
             if deadline is None:
@@ -317,7 +317,7 @@ class EngineLoop:
         rows = self.scheduler.writing
         if any(row.matcher is not None for row in rows):
             steps = 1
-        if all(row.left < steps for row in rows):
+        if all(row.rest < steps for row in rows):
             steps = 1
         rows = self._with_pages([row for row in rows if self._may_draw(row)], steps)
         if not rows:
@@ -425,5 +425,5 @@ def _choices(rows: list[Row], masks: bool) -> Choices:
     )
 
 
-def _closed() -> ServingClosedError:
+def _closing_error() -> ServingClosedError:
     return ServingClosedError(_OP, "the engine is closed")

@@ -25,7 +25,7 @@ class PagePool:
         >>> pages, keys = pool.take(2), pool.keys_of([5, 6, 7, 8], None)
         >>> pool.register(pages[0], keys[0])
         >>> pool.release(pages)
-        >>> pool.shared(keys) == pages[:1], pool.free
+        >>> pool.share(keys) == pages[:1], pool.free
         (True, 3)
     """
 
@@ -43,7 +43,7 @@ class PagePool:
         return len(self._spare) + len(self._unread)
 
     @property
-    def kept(self) -> int:
+    def unread(self) -> int:
         """Pages that nobody reads, kept for texts that begin alike."""
         return len(self._unread)
 
@@ -101,7 +101,7 @@ class PagePool:
         """Whether a page is registered under a key."""
         return key in self._pages
 
-    def shared(self, keys: Sequence[bytes]) -> list[int]:
+    def share(self, keys: Sequence[bytes]) -> list[int]:
         """The pages that hold the first of these keys, with one more reader."""
         pages = []
         for key in keys:

@@ -147,7 +147,7 @@ class TextPart:
     top: tuple[tuple[tuple[int, float], ...], ...] | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[TextPart]) -> TextPart:
+    def join(cls, parts: Sequence[TextPart]) -> TextPart:
         """All tokens of several parts, of at least one."""
         told = [part.logprobs for part in parts if part.logprobs is not None]
         tops = [part.top for part in parts if part.top is not None]
@@ -201,12 +201,12 @@ class TextAnswer:
         self._wake, self._cancelled = wake, False
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no more tokens come."""
         return self.finish_reason is not None
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether somebody has cancelled it."""
         return self._cancelled
 
@@ -219,7 +219,7 @@ class TextAnswer:
         at = 0
         while True:
             with self._changed:
-                while at == len(self._parts) and not self.ended:
+                while at == len(self._parts) and not self.has_ended:
                     self._changed.wait()
                 parts = self._parts[at:]
             yield from parts
@@ -238,7 +238,7 @@ class TextAnswer:
             self._listeners.append(callback)
             for part in self._parts:
                 callback(part)
-            if self.ended:
+            if self.has_ended:
                 callback(None)
 
     def cancel(self) -> None:
@@ -249,7 +249,7 @@ class TextAnswer:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it has ended; False if that takes longer than so many seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.ended, timeout)
+            return self._changed.wait_for(lambda: self.has_ended, timeout)
 
     def result(self, timeout: float | None = None) -> TextPart:
         """All tokens, once the text has ended.
@@ -267,7 +267,7 @@ class TextAnswer:
             None if asked is None else np.zeros(0, np.float32),
             () if asked else None,
         )
-        return TextPart.joined([empty, *self._parts])
+        return TextPart.join([empty, *self._parts])
 
     # ------------------------------------------------------------------ the engine's
     def add(self, part: TextPart) -> None:
@@ -283,7 +283,7 @@ class TextAnswer:
     def end(self, reason: str, error: BaseException | None = None) -> list[Exception]:
         """Ends it, once; returns what listeners raise."""
         with self._changed:
-            if self.ended:
+            if self.has_ended:
                 return []
             self.times["ended"] = time.monotonic()
             self.error, self.finish_reason = error, reason

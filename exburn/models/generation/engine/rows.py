@@ -67,7 +67,7 @@ class Row:
         return len(self.text) - self.length
 
     @property
-    def left(self) -> int:
+    def rest(self) -> int:
         """Tokens that are still to be drawn, by the programs called so far."""
         return self.request.max_new_tokens - self.index
 

@@ -13,7 +13,7 @@ from exburn.models.generation.engine.rows import FairQueue, Row
 _SLOT, _START, _COUNT, _LENGTH, _WRITES, _INDEX, _SEED, _TOP_K = range(len(COLUMNS))
 
 
-class Scheduler:
+class RowScheduler:
     """Slots and pages of an engine.
 
     A text gets a slot once there are pages for all that it reads, and pages for what it
@@ -49,7 +49,7 @@ class Scheduler:
     @property
     def writing(self) -> list[Row]:
         """Texts whose next tokens are to be drawn."""
-        return [row for row in self.rows.values() if not row.reads and row.left > 0]
+        return [row for row in self.rows.values() if not row.reads and row.rest > 0]
 
     # ------------------------------------------------------------------ coming, going
     def admit(self) -> Row | None:
@@ -66,7 +66,7 @@ class Scheduler:
 
         if (row := self.queue.first(ready)) is None:
             return None
-        pages = self.pool.shared(self._keys(row))
+        pages = self.pool.share(self._keys(row))
         tokens = len(row.text) + 1
         if self._reserves:
             tokens = len(row.request.tokens) + row.request.max_new_tokens

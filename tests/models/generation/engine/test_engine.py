@@ -241,7 +241,7 @@ def test_cancelled_and_late_texts_free_their_slots(engine, alone):
     gone = engine.submit(greedy(prompts[4]))
     gone.cancel()
     late = engine.submit(greedy(prompts[5]))
-    assert waiting.wait(60) and gone.wait(60) and not late.ended
+    assert waiting.wait(60) and gone.wait(60) and not late.has_ended
     assert (waiting.finish_reason, gone.finish_reason) == ("deadline", "cancelled")
     assert not waiting.result().tokens.size
     for answer in long:
