@@ -237,22 +237,24 @@ class _Fusion:
 
     def _without_leaves(self, following: list[KernelStep]) -> list[KernelStep]:
         """The steps, less those at the end that are as well computed by readers."""
-        kept = list(following)
+        remaining = list(following)
         for step in reversed(following):
-            if any(r in kept for v in step.outputs for r in self._readers.get(v, ())):
+            if any(
+                r in remaining for v in step.outputs for r in self._readers.get(v, ())
+            ):
                 continue
             name = step.equation.primitive.name
             wider = name == "convert_element_type" and (
                 step.outputs[0].aval.dtype.itemsize > step.inputs[0].aval.dtype.itemsize
             )
-            rest = [s for s in kept if s is not step]
-            made = {v for s in (*self._products, *rest) for v in s.outputs}
-            read = [v for v in step.inputs if v in made]
+            rest = [s for s in remaining if s is not step]
+            outputs = {v for s in (*self._products, *rest) for v in s.outputs}
+            read = [v for v in step.inputs if v in outputs]
             if wider or name in _SHAPES or all(self._is_read(v, rest) for v in read):
                 if not (wider or name in _SHAPES) and not read:
                     continue
-                kept = rest
-        return kept
+                remaining = rest
+        return remaining
 
     def _is_read(self, var: Any, inside: list[KernelStep]) -> bool:
         """Whether a value is read by others than those steps, and one more."""
@@ -278,7 +280,7 @@ class _Fusion:
 
     def _kernel(self) -> KernelStep:
         taken = [*self._products, *self._after]
-        made = [var for step in self._products for var in step.outputs]
+        outputs = [var for step in self._products for var in step.outputs]
         inner = {var for step in taken for var in step.outputs}
         results = [
             var
@@ -291,7 +293,7 @@ class _Fusion:
         others = [v for v in _outside(self._after) if v not in inner]
         matrices = [self._read_form(step)[1] for step in self._products]
         flat = [var for parts in matrices for var in parts]
-        around = Around(*self._functions(vectors, made, others, results))
+        around = Around(*self._functions(vectors, outputs, others, results))
         form, types = self._form, [var.aval.dtype for var in results]
         shapes = [var.aval.shape for var in results]
         per = len(matrices[0])
@@ -306,7 +308,7 @@ class _Fusion:
 
         return KernelStep((*vectors, *others, *flat), tuple(results), run)
 
-    def _functions(self, vectors, made, others, results) -> tuple:
+    def _functions(self, vectors, outputs, others, results) -> tuple:
         """What ``Around`` takes."""
         before, after, x = self._before, self._after, self._x
         numbers = [v for s in before for v in s.outputs if v.aval.size == 1]
@@ -327,7 +329,7 @@ class _Fusion:
 
         def follow(products: list, blocks: list) -> list:
             values = dict(zip(others, blocks, strict=True))
-            for var, product in zip(made, products, strict=True):
+            for var, product in zip(outputs, products, strict=True):
                 values[var] = product.astype(var.aval.dtype)
             for step in after:
                 _evaluate(step, values)
@@ -356,8 +358,8 @@ def _fits(step: KernelStep, size: int, sums: bool = False) -> bool:
 
 def _outside(steps: Sequence[KernelStep]) -> list[Any]:
     """What steps read and do not compute."""
-    made = {var for step in steps for var in step.outputs}
-    return list(dict.fromkeys(v for s in steps for v in s.inputs if v not in made))
+    outputs = {var for step in steps for var in step.outputs}
+    return list(dict.fromkeys(v for s in steps for v in s.inputs if v not in outputs))
 
 
 def _evaluate(step: KernelStep, values: dict[Any, Any], filled: Any = None) -> None:
@@ -387,10 +389,10 @@ def _evaluate(step: KernelStep, values: dict[Any, Any], filled: Any = None) -> N
 def _without_unread(
     steps: list[KernelStep], results: Sequence[Any]
 ) -> list[KernelStep]:
-    read, kept = set(results), []
+    read, remaining = set(results), []
     for step in reversed(steps):
         effects = step.equation is not None and step.equation.effects
         if effects or any(var in read for var in step.outputs):
             read |= set(step.inputs)
-            kept.append(step)
-    return kept[::-1]
+            remaining.append(step)
+    return remaining[::-1]
