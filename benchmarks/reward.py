@@ -92,7 +92,7 @@ def run_exburn(options, clock):
     model.compile(exburn.optimizers.AdamW(1e-6))
     drawn = []
     if options.parts:
-        write = sampling.AnswerWriter.write
+        write = sampling.AnswerSampler.write
 
         def timed(self, *args):
             start = time.perf_counter()
@@ -100,7 +100,7 @@ def run_exburn(options, clock):
             drawn.append(time.perf_counter() - start)
             return answers
 
-        sampling.AnswerWriter.write = timed
+        sampling.AnswerSampler.write = timed
     hook = LambdaCallback(on_train_batch_end=lambda batch, logs: clock.tick())
     history = model.improve(
         draw_prompts(options, vocabulary),

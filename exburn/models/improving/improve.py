@@ -158,9 +158,6 @@ def improve(
         repetition_penalty=repetition_penalty,
         slots=slots,
     )
-    steps_per_epoch = check_optional(
-        check_count, _OP, "steps_per_epoch", steps_per_epoch
-    )
     _check_options(self, options)
     with on_device(self):
         _, _, plan = prepare_generation(self, None)
@@ -169,7 +166,7 @@ def improve(
     held_out = None
     if validation_prompts is not None:
         held_out = read_rows(self, validation_prompts, room, "validation_prompts")
-    shared = rows.columns if held_out is None else _shared(rows, held_out)
+    shared = rows.columns if held_out is None else _common_columns(rows, held_out)
     rewards = read_rewards(reward, reward_weights, shared)
     rollouts = Rollouts(self, settings, rows, rewards)
     request = FitRequest(
@@ -186,7 +183,6 @@ def improve(
     with _learning(self, rollouts.loss), begin_fit(self, request) as training:
         for _ in training.events():
             pass
-    assert self.history is not None
     return self.history
 
 
@@ -208,7 +204,7 @@ def _check_options(model: Network, options: Mapping[str, Any]) -> None:
         )
 
 
-def _shared(rows: PromptRows, others: PromptRows) -> tuple[str, ...]:
+def _common_columns(rows: PromptRows, others: PromptRows) -> tuple[str, ...]:
     """Names of the columns that rewards may take: all rows have them."""
     return tuple(name for name in rows.columns if name in others.columns)
 
@@ -217,8 +213,9 @@ def _dataset(
     rollouts: Rollouts, options: ImproveOptions, steps_per_epoch: int | None
 ) -> SampledDataset:
     rounds = rollouts.rounds
-    if steps_per_epoch is not None:
-        rounds, rest = divmod(steps_per_epoch, options.steps)
+    count = check_optional(check_count, _OP, "steps_per_epoch", steps_per_epoch)
+    if count is not None:
+        rounds, rest = divmod(count, options.steps)
         if rest or not rounds:
             raise ArgumentError(
                 _OP,

@@ -66,7 +66,7 @@ class PolicyLoss(LikelihoodLoss):
         )
 
     @property
-    def scored(self) -> tuple[str, ...]:
+    def likelihoods(self) -> tuple[str, ...]:
         """Log-probabilities that a batch has beside its tokens."""
         return ("old",) * self.old + ("reference",) * bool(self.beta)
 
@@ -78,7 +78,7 @@ class PolicyLoss(LikelihoodLoss):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What a batch has beside, but for ``scored``."""
+        """What a batch has beside, but for ``likelihoods``."""
         return ("advantages", "factors", "first", *self.of_answers)
 
     @property

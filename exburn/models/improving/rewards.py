@@ -54,13 +54,13 @@ class Reward:
             what = type(values).__name__ if given is None else f"{len(given)} values"
             raise self._error(
                 f"gives {what} for {len(texts)} texts",
-                {"first text": _shown(texts[0]), "of": places[0]},
+                {"first text": _excerpt(texts[0]), "of": places[0]},
             )
         for text, place, value in zip(texts, places, given, strict=True):
             if not _is_finite(value):
                 what = printable(repr(value))[:_SHOWN]
                 raise self._error(
-                    f"gives {what} for an answer to {place}", {"text": _shown(text)}
+                    f"gives {what} for an answer to {place}", {"text": _excerpt(text)}
                 )
         return np.array([float(value) for value in given], np.float64)
 
@@ -87,7 +87,7 @@ class Reward:
             try:
                 self.function([texts[at]], **{n: [v[at]] for n, v in own.items()})
             except Exception:
-                return f"{place}, {_shown(texts[at])!r}"
+                return f"{place}, {_excerpt(texts[at])!r}"
         return f"{places[0]} to {places[-1]}, together"
 
 
@@ -206,5 +206,5 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _shown(text: Any) -> str:
+def _excerpt(text: Any) -> str:
     return printable(text if isinstance(text, str) else str(list(text)))[:_SHOWN]

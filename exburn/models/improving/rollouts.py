@@ -16,7 +16,7 @@ from exburn.models.improving.options import ImproveOptions
 from exburn.models.improving.policy_loss import PolicyLoss, factors_of
 from exburn.models.improving.prompts import PromptRow, PromptRows
 from exburn.models.improving.rewards import Reward, advantages
-from exburn.models.improving.sampling import Answer, AnswerWriter
+from exburn.models.improving.sampling import AnswerSampler, SampledAnswer
 from exburn.models.network import Network
 from exburn.models.session import require_trainer
 from exburn.runtime.donation import copies
@@ -44,7 +44,7 @@ class Rollouts:
         self._model, self._options = model, options
         self._rows, self._rewards = rows, rewards
         sampling = options.sampling()
-        self._writer = AnswerWriter(model, rows, sampling, options.slots)
+        self._writer = AnswerSampler(model, rows, sampling, options.slots)
         self.loss = PolicyLoss.of(options, [reward.name for reward in rewards])
         self.reference: dict[str, Any] | None = None
         if options.beta:
@@ -73,7 +73,7 @@ class Rollouts:
             np.zeros((self._height(), width + 1), np.int32),
             np.zeros((self._height(), width), np.float32),
         )
-        for name in self.loss.scored:
+        for name in self.loss.likelihoods:
             columns[1][name] = np.zeros((self._height(), width), np.float32)
         return columns
 
@@ -119,7 +119,7 @@ class Rollouts:
         return np.sum([r.weight * given[r.name] for r in self._rewards], axis=0)
 
     def _reward(
-        self, prompts: Sequence[PromptRow], answers: Sequence[Answer]
+        self, prompts: Sequence[PromptRow], answers: Sequence[SampledAnswer]
     ) -> dict[str, np.ndarray]:
         texts, places = [a.text for a in answers], [row.place for row in prompts]
         columns = {
@@ -131,7 +131,7 @@ class Rollouts:
     def _batches(
         self,
         prompts: Sequence[PromptRow],
-        answers: Sequence[Answer],
+        answers: Sequence[SampledAnswer],
         worth: np.ndarray,
         figures: Mapping[str, np.ndarray],
         random: np.random.Generator,
@@ -168,7 +168,7 @@ class Rollouts:
         total = counted.sum() / steps
         for x, y, w in batches:
             y["factors"] = factors_of(options, w, total)
-            y |= self._scored(x, y["tokens"], w)
+            y |= self._likelihoods(x, y["tokens"], w)
         return jax.tree.map(
             lambda *leaves: np.stack(leaves * options.num_iterations), *batches
         )
@@ -190,11 +190,11 @@ class Rollouts:
             values = {name: np.zeros_like(counted) for name in self.loss.columns}
         return tokens[:, :-1], {"tokens": tokens[:, 1:], **values}, counted
 
-    def _scored(
+    def _likelihoods(
         self, x: np.ndarray, tokens: np.ndarray, counted: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Log-probabilities by the model as it is, and as it was, where they count."""
-        if not self.loss.scored:
+        if not self.loss.likelihoods:
             return {}
         trainer = require_trainer(self._model, _OP)
         split = trainer.holder.split
@@ -214,7 +214,7 @@ class Rollouts:
         arguments = x, tokens, counted, np.float32(self._options.temperature)
         return {
             name: np.asarray(program((weights[name], *rest), *arguments))
-            for name in self.loss.scored
+            for name in self.loss.likelihoods
         }
 
     def _height(self) -> int:

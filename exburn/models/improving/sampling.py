@@ -25,7 +25,7 @@ _MOST = 4 << 30
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class SampledAnswer:
     """An answer to a prompt.
 
     Attributes:
@@ -39,7 +39,7 @@ class Answer:
     ended: bool
 
 
-class AnswerWriter:
+class AnswerSampler:
     """Writes answers to prompts.
 
     All of a round are written by one program, where its keys and values take no more
@@ -67,7 +67,7 @@ class AnswerWriter:
         assert defaults.max_new_tokens is not None
         self._length = defaults.max_new_tokens
 
-    def write(self, prompts: Sequence[PromptRow], seed: int) -> list[Answer]:
+    def write(self, prompts: Sequence[PromptRow], seed: int) -> list[SampledAnswer]:
         """An answer to each of the prompts, which may come several times."""
         rows = [row.tokens for row in prompts]
         slots = self._slots or self._fitting(rows)
@@ -86,7 +86,9 @@ class AnswerWriter:
             return None
         return max(len(rows) * _MOST // needed, 1)
 
-    def _by_engine(self, rows: list[np.ndarray], seed: int, slots: int) -> list[Answer]:
+    def _by_engine(
+        self, rows: list[np.ndarray], seed: int, slots: int
+    ) -> list[SampledAnswer]:
         """As ``write``; the engine ends with it, so that its memory is free."""
         defaults, ends = self._defaults, [[end] for end in self._rows.ends]
         seeds = np.random.default_rng(seed).integers(1 << 32, size=len(rows))
@@ -111,7 +113,7 @@ class AnswerWriter:
                 for row, answer in zip(rows, answers, strict=True)
             ]
 
-    def _by_program(self, rows: list[np.ndarray], seed: int) -> list[Answer]:
+    def _by_program(self, rows: list[np.ndarray], seed: int) -> list[SampledAnswer]:
         model, defaults, length = self._model, self._defaults, self._length
         with on_device(model):
             trainer, programs, plan = prepare_generation(model, None)
@@ -129,9 +131,9 @@ class AnswerWriter:
 
     def _answer(
         self, prompt: np.ndarray, tokens: np.ndarray, stop: Sequence[int]
-    ) -> Answer:
+    ) -> SampledAnswer:
         text: Any = tokens
         if self._rows.decodes:
             text = Pieces(self._model.tokenizer, prompt).take(tokens, True)
         whole = np.concatenate([tokens, stop]).astype(np.int32)
-        return Answer(whole, text, bool(len(stop)))
+        return SampledAnswer(whole, text, bool(len(stop)))

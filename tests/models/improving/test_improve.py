@@ -18,7 +18,7 @@ from exburn.errors import (
 )
 from exburn.models.improving.prompts import PromptRows
 from exburn.models.improving.rollouts import Rollouts
-from exburn.models.improving.sampling import Answer, CompletionWriter
+from exburn.models.improving.sampling import AnswerSampler, SampledAnswer
 from exburn.text import RandomSampler
 
 RECORDED = json.loads(recorded.FILE.read_text())
@@ -35,7 +35,9 @@ def test_losses_and_figures_are_those_of_trl(case, monkeypatch):
         done.append(1)
         assert [row.tokens.tolist() for row in asked] == [row[0] for row in part]
         return [
-            Answer(np.array(tokens, np.int32), tokens, tokens[-1] == recorded.END)
+            SampledAnswer(
+                np.array(tokens, np.int32), tokens, tokens[-1] == recorded.END
+            )
             for _, tokens, _ in part
         ]
 
@@ -46,7 +48,7 @@ def test_losses_and_figures_are_those_of_trl(case, monkeypatch):
 
         return function
 
-    monkeypatch.setattr(CompletionWriter, "write", write)
+    monkeypatch.setattr(AnswerSampler, "write", write)
     monkeypatch.setattr(Rollouts, "_order", lambda self, count, random: range(count))
     monkeypatch.setattr(
         PromptRows, "batch", lambda self, seed, first, count: self.rows[first:][:count]
