@@ -77,11 +77,13 @@ class Reward:
         try:
             return self.function(texts, **own)
         except Exception as error:
-            place = self._failing(texts, own, places)
+            place = self._place_of_failure(texts, own, places)
             locate(error, f"in reward {self.name!r} of an answer to {place}")
             raise
 
-    def _failing(self, texts: list[Any], own: Mapping, places: Sequence[str]) -> str:
+    def _place_of_failure(
+        self, texts: list[Any], own: Mapping, places: Sequence[str]
+    ) -> str:
         """The place of the first row for which it raises alone, or all of them."""
         for at, place in enumerate(places):
             try:

@@ -70,12 +70,12 @@ class AnswerSampler:
     def write(self, prompts: Sequence[PromptRow], seed: int) -> list[SampledAnswer]:
         """An answer to each of the prompts, which may come several times."""
         rows = [row.tokens for row in prompts]
-        slots = self._slots or self._fitting(rows)
+        slots = self._slots or self._slots_for(rows)
         if slots is None:
             return self._by_program(rows, seed)
         return self._by_engine(rows, seed, slots)
 
-    def _fitting(self, rows: list[np.ndarray]) -> int | None:
+    def _slots_for(self, rows: list[np.ndarray]) -> int | None:
         """Slots of an engine, where one program for all rows would need much memory."""
         form = len(rows), prompt_size(max(map(len, rows))) + self._length
         if form not in self._needs:
