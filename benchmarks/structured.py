@@ -103,14 +103,14 @@ def _walk(constraint: Any, seed: int, masks: list[float], steps: list[float]) ->
         start = time.perf_counter()
         matcher.mask(out)
         masks.append(time.perf_counter() - start)
-        if matcher.ended:
+        if matcher.has_ended:
             return
         bits = np.unpackbits(out.view(np.uint8), bitorder="little")
         token = int(draw.choice(np.flatnonzero(bits)))
         start = time.perf_counter()
         matcher.accept(token)
         steps.append(time.perf_counter() - start)
-        if matcher.ended:
+        if matcher.has_ended:
             return
 
 

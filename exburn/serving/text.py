@@ -364,7 +364,8 @@ class TextStream:
         except (ArgumentError, DataError) as error:
             raise type(error)(_OP, error.reason) from error
         least = self._chunk or 1
-        return TextRow(answer, self.tokenizer, question.tokens, stops.texts, least)
+        row = answer, self.tokenizer, question.tokens, stops.texts, least
+        return TextRow(*row, question.constraint)
 
     # ------------------------------------------------------------------ the model
     @property

@@ -18,7 +18,7 @@ from exburn.errors import (
     ServingClosedError,
 )
 from exburn.models.generation.pieces import Pieces
-from exburn.text import Tokenizer
+from exburn.text import TextConstraint, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class TextRow:
         prompt: Tokens in front.
         stops: Texts that end it.
         least: Tokens that a piece has at least, but for the last one.
+        constraint: The form that the text has to have.
 
     Attributes:
         tokens: Tokens of the text so far, and of a stop that it met.
@@ -73,9 +74,10 @@ class TextRow:
         prompt: Any,
         stops: Sequence[str] = (),
         least: int = 1,
+        constraint: TextConstraint | None = None,
     ):
         self.answer, self._least = answer, least
-        self._pieces = Pieces(tokenizer, prompt, stops)
+        self._pieces = Pieces(tokenizer, prompt, stops, constraint)
         self.tokens, self.finish = 0, None
         self._text, self._size, self._new = "", 0, 0
         self._logprobs: deque[TokenLogprob] = deque()

@@ -146,10 +146,10 @@ class Matcher:
         >>> tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
         >>> matcher = TextConstraint.compile(tokenizer, regex="ab?").start()
         >>> matcher.accept(tokenizer.number_of("a"))
-        >>> matcher.complete, matcher.ended
+        >>> matcher.complete, matcher.has_ended
         (True, False)
         >>> matcher.accept(tokenizer.number_of("b"))
-        >>> matcher.complete, matcher.ended
+        >>> matcher.complete, matcher.has_ended
         (True, True)
     """
 
@@ -162,7 +162,7 @@ class Matcher:
         return self.closed or self._matcher.is_accepting()
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether nothing more may come."""
         return self.closed or self._matcher.is_stopped()
 
@@ -214,7 +214,7 @@ class Matcher:
         tokens = self._constraint._vocabulary.tokens.tokens
         ordinary = 0 <= token < len(tokens) and tokens[token]
         if (
-            self.ended
+            self.has_ended
             or not ordinary
             or token in self._constraint._ends
             or not self._matcher.validate_tokens([token])

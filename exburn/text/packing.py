@@ -75,7 +75,7 @@ class PackedDocuments:
         op = "PackedDocuments"
         arrays = documents
         if not isinstance(arrays, TokenArrays):
-            arrays = store(None, _checked(documents, op))
+            arrays = store(None, _only_documents(documents, op))
         if not len(arrays.lengths):
             raise DataError(op, "there are no documents")
         self._tokens, self._counted, self.lengths = arrays
@@ -322,7 +322,7 @@ class _PackedAdapter:
         return value.with_length(length).stream(rows)
 
 
-def _checked(documents: Iterable[Any], op: str) -> Iterator[Document]:
+def _only_documents(documents: Iterable[Any], op: str) -> Iterator[Document]:
     for number, one in enumerate(documents):
         if not isinstance(one, Document):
             raise ArgumentError(
@@ -395,12 +395,12 @@ def pack(
     path = _file_of(source, tokenizer, options, cache)
     arrays = None if path is None else stored(path)
     try:
-        arrays = arrays or store(path, _tracked(reader, verbose))
+        arrays = arrays or store(path, _with_progress(reader, verbose))
     except (SaveError, OSError) as error:
         if cache is not True or path is None:
             raise
         _log.warning("the tokens are not kept: %s", error)
-        arrays = store(None, _tracked(reader, verbose))
+        arrays = store(None, _with_progress(reader, verbose))
     return PackedDocuments(arrays, length, too_long)
 
 
@@ -423,7 +423,7 @@ def _file_of(source: Any, tokenizer: Any, options: dict, cache: Any) -> Path | N
     return folder / f"{key}.tokens"
 
 
-def _tracked(reader: DocumentReader, verbose: int | str) -> Iterator[Document]:
+def _with_progress(reader: DocumentReader, verbose: int | str) -> Iterator[Document]:
     """The documents of a reader, with a progress bar where somebody sees it."""
     import rich.console
     import rich.progress

@@ -98,11 +98,11 @@ def walk(constraint, seed, most=400):
     reader, tokens, text = constraint.reader(), [], ""
     while len(tokens) < most:
         choices = allowed(matcher.mask())
-        if matcher.ended:
+        if matcher.has_ended:
             break
         token = draw.choice(choices)
         matcher.accept(token)
-        if matcher.ended and token in constraint._ends:
+        if matcher.has_ended and token in constraint._ends:
             break
         tokens.append(token)
         text += reader.add(token)
@@ -159,10 +159,10 @@ def test_ends_come_where_a_text_is_complete_and_special_tokens_never():
         matcher.accept(token)
     assert end in allowed(matcher.mask())
     assert pad not in allowed(matcher.mask())
-    assert matcher.complete and not matcher.ended
+    assert matcher.complete and not matcher.has_ended
     other = matcher.copy()
     matcher.accept(end)
-    assert matcher.ended and not other.ended
+    assert matcher.has_ended and not other.has_ended
     other.accept(tokenizer.number_of("a"))
     for token in (pad, tokenizer.number_of("b"), -1, 10**9):
         with pytest.raises(DataError, match="does not allow"):
@@ -178,7 +178,7 @@ def test_an_end_that_is_an_ordinary_token_comes_at_the_end_alone():
     matcher.accept(tokenizer.number_of("a"))
     assert {b, tokenizer.number_of("c")} == {*allowed(matcher.mask())}
     matcher.accept(b)
-    assert matcher.ended
+    assert matcher.has_ended
 
 
 def test_a_mask_may_have_the_size_of_a_models_scores():
@@ -195,7 +195,7 @@ def test_a_mask_may_have_the_size_of_a_models_scores():
 def test_a_form_without_more_than_its_end_has_ended():
     matcher = TextConstraint.compile(byte_level(), regex="").start()
     matcher.mask()
-    assert matcher.ended and matcher.complete
+    assert matcher.has_ended and matcher.complete
 
 
 def compiled(**form):
@@ -451,12 +451,12 @@ def sample(constraint, seed, most=60):
     for _ in range(most):
         choices = allowed(matcher.mask())
         ends = [token for token in choices if token in constraint._ends]
-        if matcher.ended or ends and draw.random() < 0.4:
+        if matcher.has_ended or ends and draw.random() < 0.4:
             break
         token = draw.choice([token for token in choices if token not in ends])
         matcher.accept(token)
         text += reader.add(token)
-        if matcher.ended:
+        if matcher.has_ended:
             break
     return text + reader.rest() if matcher.complete else None
 

@@ -161,9 +161,9 @@ class ConstrainedRun:
     def _fill_masks(self) -> None:
         """Finds out which tokens may come, while the device makes scores of all."""
         for row, matcher in enumerate(self._matchers):
-            if self._stopped[row] == 0 and not matcher.ended:
+            if self._stopped[row] == 0 and not matcher.has_ended:
                 matcher.mask(self._masks[row])
-            if self._stopped[row] == 0 and matcher.ended:
+            if self._stopped[row] == 0 and matcher.has_ended:
                 self._stopped[row] = -1
             if self._stopped[row]:
                 self._masks[row] = 2**32 - 1  # of no account

@@ -370,7 +370,7 @@ class EngineLoop:
         try:
             row.mask = np.asarray(row.matcher.mask(), np.uint32)
             if not row.mask.any():
-                if not row.matcher.ended:
+                if not row.matcher.has_ended:
                     raise DataError(_OP, "the constraint allows no token to come")
                 row.tell(last=True)
                 self._flights.end(row, "stop")

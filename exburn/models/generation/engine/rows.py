@@ -98,7 +98,7 @@ class Row:
                 return "stop"
         if self.matcher is not None:
             self.matcher.accept(token)
-            if self.matcher.ended:
+            if self.matcher.has_ended:
                 return "stop"
         if len(self.written) >= self.request.max_new_tokens:
             return "length"

@@ -142,7 +142,7 @@ class Counting:
     """A constraint by which token 3 comes, then 4, then 5 …, and its matcher."""
 
     def __init__(self, fails=None):
-        self.count, self.ended, self.fails = 0, False, fails
+        self.count, self.has_ended, self.fails = 0, False, fails
 
     def start(self):
         return Counting(self.fails)
@@ -157,7 +157,7 @@ class Counting:
     def accept(self, token):
         assert token == 3 + self.count
         self.count += 1
-        self.ended = self.count == 6
+        self.has_ended = self.count == 6
 
 
 def test_a_constraint_holds_from_the_first_token_on(engine, alone):
