@@ -15,6 +15,8 @@ from exburn.errors import (
 )
 from exburn.models.generation.engine import TextAnswer, TextPart, TextRequest
 from exburn.serving.text_rows import TextRow, TextRows
+from exburn.text import TextConstraint, Tokenizer
+from exburn.text.settings import TokenizerSettings
 
 TEXT = "so it is, 用户：é 👩‍👩‍👧. User: so it"
 STOPS = ([], ["用户"], ["it is", "is, 用户："], ["é 👩‍👩", "User"], ["never"])
@@ -157,3 +159,16 @@ def test_who_stops_to_listen_cancels_all_rows():
         return [answer.is_cancelled for answer in answers]
 
     assert asyncio.run(run()) == [True, True]
+
+
+def test_spaces_of_a_form_are_not_cleaned_up():
+    pytest.importorskip("llguidance")
+    settings = TokenizerSettings(clean_up_spaces=True)
+    tokenizer = Tokenizer.train(["so , so"] * 9, 280)
+    tokenizer = Tokenizer(tokenizer._text, settings=settings)
+    tokens = tokenizer.encode(" , so").tolist()
+    prompt = tokenizer.encode("so")
+    form = TextConstraint.compile(tokenizer, regex=" , so")
+    for constraint, expected in ((None, ", so"), (form, " , so")):
+        row = TextRow(answer_of(tokens, 1), tokenizer, prompt, constraint=constraint)
+        assert "".join(piece.text for piece in row.pieces()) == expected
