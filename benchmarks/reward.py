@@ -16,6 +16,7 @@ import argparse
 import json
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def run_exburn(options, clock):
     layers, width, heads, few, mlp, vocabulary = MODELS[options.model]
     exburn.utils.set_random_seed(0)
     on_gpu = jax.default_backend() == "gpu"
-    sizes = dict(heads=heads, key_value_heads=few, mlp_width=mlp)
+    sizes: dict[str, Any] = dict(heads=heads, key_value_heads=few, mlp_width=mlp)
     model = exburn.applications.Llama(
         vocabulary,
         layers=layers,
@@ -100,7 +101,7 @@ def run_exburn(options, clock):
             drawn.append(time.perf_counter() - start)
             return answers
 
-        sampling.AnswerSampler.write = timed
+        setattr(sampling.AnswerSampler, "write", timed)  # noqa: B010
     hook = LambdaCallback(on_train_batch_end=lambda batch, logs: clock.tick())
     history = model.improve(
         draw_prompts(options, vocabulary),
@@ -122,7 +123,7 @@ def run_exburn(options, clock):
 
 def run_trl(options, clock):
     import torch
-    from datasets import Dataset
+    from datasets import Dataset  # type: ignore[attr-defined]
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import (
         LlamaConfig,

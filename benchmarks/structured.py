@@ -148,9 +148,11 @@ def measure_tokens(batches: list[int], tokens: int, wait: float, rounds: int) ->
         print(f"llguidance is not installed: masks that take {1e6 * wait:.0f} µs")
         module = sys.modules["exburn.models.generation.generate"]
         read, stands_in = module.read_constraint, _StandIn(wait)
-        module.read_constraint = lambda model, forms, *rest: (
-            stands_in if forms["regex"] else read(model, forms, *rest)
-        )
+
+        def read_or_stand_in(model, forms, *rest):
+            return stands_in if forms["regex"] else read(model, forms, *rest)
+
+        setattr(module, "read_constraint", read_or_stand_in)  # noqa: B010
         form = {"regex": "a"}
 
     def write(rows: int, length: int, form: Any) -> np.ndarray:

@@ -140,6 +140,7 @@ def serving(options: argparse.Namespace, peer: str, clients: int) -> Iterator[in
         env=environment,
     ) as process:
         try:
+            assert process.stdout is not None
             line = process.stdout.readline()
             if not line.startswith("PORT"):
                 raise RuntimeError(process.communicate()[1][-2000:])
@@ -203,7 +204,7 @@ def figures(options: argparse.Namespace, rounds: list[Any]) -> dict[str, float]:
     seconds, times = min(rounds[1:], key=lambda each: each[0])
     first = [each[1] - each[0] for each in times]
     between = [(each[-1] - each[1]) / max(options.tokens - 1, 1) for each in times]
-    gaps = np.diff(np.concatenate([each[1:] for each in times]))
+    gaps: Any = np.diff(np.concatenate([each[1:] for each in times]))
     return {
         "tokens_per_s": len(times) * options.tokens / seconds,
         "first_ms": 1e3 * statistics.median(first),

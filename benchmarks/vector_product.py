@@ -129,7 +129,7 @@ class Case:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--forms", default="columns,rows,int4")
     args = parser.parse_args()

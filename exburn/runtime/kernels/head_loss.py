@@ -356,7 +356,8 @@ def _likely(static: Any, x: Any, weights: Any, rows: Any) -> Any:
 def _score(static: Any, x: Any, weights: Any, rows: Any, factors: Any = None) -> Any:
     """`head_cross_entropy` of rows that are not all looked at."""
     (turned, entropy), (cap, labels, live) = static, rows
-    head = Head(x, *weights, cap, turned)
+    kernel, bias = weights
+    head = Head(x, kernel, bias, cap, turned)
     entropy = entropy and factors is None
     factors = jnp.ones(labels.shape, jnp.float32) if factors is None else factors
     plan = RowChunks(entropy=entropy, sorts=live is not None)

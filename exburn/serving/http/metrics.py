@@ -109,11 +109,14 @@ class Metrics:
         key = entry.name, entry.version
         series = self._text_series.get(key)
         if series is None:
-            parts = (self._first_token, self._next_tokens, self._tokens)
-            series = self._text_series[key] = [part.labels(*key) for part in parts]
-        times = series[0] if first else series[1]
-        times.observe(seconds if first else seconds / tokens)
-        series[2].inc(tokens)
+            times = self._first_token.labels(*key), self._next_tokens.labels(*key)
+            series = self._text_series[key] = times, self._tokens.labels(*key)
+        (first_times, next_times), count = series
+        if first:
+            first_times.observe(seconds)
+        else:
+            next_times.observe(seconds / tokens)
+        count.inc(tokens)
 
     def write(self) -> bytes:
         """All of them, in Prometheus' text format."""
