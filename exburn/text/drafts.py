@@ -16,6 +16,7 @@ from exburn.errors import ArgumentError
 from exburn.errors.boundary import guard_methods
 
 
+@guard_methods
 class DraftStatistics:
     """How many drafted tokens were accepted, in all calls that a draft was given to.
 
