@@ -10,6 +10,9 @@ X = _RNG.normal(size=(240, 4)).astype(np.float32)
 Y = _RNG.integers(0, 3, 240).astype(np.int32)
 
 
+BEFORE: list[threading.Thread] = []  # that ran before the test, of other tests
+
+
 def threads():
     """Names of the threads that feed and compile, which run.
 
@@ -17,7 +20,9 @@ def threads():
     GPU, are not among them.
     """
     others = "exburn-wake", "exburn-serving", "exburn-http", "exburn-stream"
-    names = [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
+    others = *others, "exburn-text"
+    running = [t for t in threading.enumerate() if t not in BEFORE]
+    names = [t.name for t in running if t.name.startswith("exburn-")]
     return [name for name in names if not name.startswith(others)]
 
 

@@ -30,7 +30,6 @@ def test_what_generates_is_found(mlp):
     assert both.model is not None and both.stream is generate
     assert Endpoint.of(mlp).stream is None  # a Serving's stream is another thing
     assert Endpoint.of(alone) is alone
-    assert not both.takes_text
     assert alone.of_model(mlp).model is mlp and alone.of_model(mlp).stream is generate
 
 
