@@ -10,19 +10,15 @@ X = _RNG.normal(size=(240, 4)).astype(np.float32)
 Y = _RNG.integers(0, 3, 240).astype(np.int32)
 
 
-BEFORE: list[threading.Thread] = []  # that ran before the test, of other tests
-
-
 def threads():
     """Names of the threads that feed and compile, which run.
 
     A server's, which other tests of the process may have, and the one that starts a
     GPU, are not among them.
     """
-    others = "exburn-wake", "exburn-serving", "exburn-http", "exburn-stream"
-    others = *others, "exburn-text"
-    running = [t for t in threading.enumerate() if t not in BEFORE]
-    names = [t.name for t in running if t.name.startswith("exburn-")]
+    others = ("wake", "serving", "http", "stream", "text")
+    others = tuple(f"exburn-{other}" for other in others)
+    names = [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
     return [name for name in names if not name.startswith(others)]
 
 

@@ -1,16 +1,8 @@
-import threading
-
 import pytest
 from tests.classifiers import blobs, classifier, model
-from tests.training.batches import BEFORE, threads
+from tests.training.batches import threads
 
 __all__ = ["blobs", "classifier", "model"]
-
-
-@pytest.fixture(autouse=True)
-def other_threads():
-    """Notes the threads that other tests of the process have left running."""
-    BEFORE[:] = threading.enumerate()
 
 
 @pytest.fixture
