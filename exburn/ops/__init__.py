@@ -20,6 +20,7 @@ from exburn.ops import numpy as numpy
 from exburn.ops.blocks import rearrange as rearrange
 from exburn.ops.control import *
 from exburn.ops.core import *
+from exburn.ops.derivatives import *
 from exburn.ops.fourier import *
 from exburn.ops.indexing import *
 from exburn.ops.linalg import *

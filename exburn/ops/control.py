@@ -1,4 +1,4 @@
-"""Ops that take functions: branches, loops and gradients."""
+"""Ops that take functions: branches, loops, and a gradient of one's own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from jax import lax
 from jax.core import Tracer
 
 from exburn.core.annotations import Tensor
-from exburn.core.checks import check_integer
-from exburn.errors import ArgumentError, GraphError
+from exburn.errors import GraphError
 from exburn.errors.boundary import api_boundary
-from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
+from exburn.module.symbolic_tensor import OPERATIONS, Symbol, lift
 from exburn.ops.contract import tensor, tensors
 
 # fmt: off
 __all__ = [
-    "associative_scan", "cond", "custom_gradient", "fori_loop", "grad", "map", "scan",
-    "switch", "vectorized_map", "while_loop",
+    "associative_scan", "cond", "custom_gradient", "fori_loop", "map", "scan", "switch",
+    "vectorized_map", "while_loop",
 ]
 # fmt: on
 
@@ -272,57 +271,3 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__name__, call.__doc__ = run.__name__, f.__doc__
     return call
-
-
-@api_boundary
-def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """The function that computes the gradient of ``f``, whose result is summed first.
-
-    Args:
-        f: A function of arrays, weights, or structures of them, that returns an array.
-        argnums: The place of the argument that the gradient is of, or several places.
-
-    Returns:
-        A function of the same arguments that gives one gradient, or a tuple of them for
-        several places: zeros for what the result does not depend on.
-
-    Raises:
-        ArgumentError: ``argnums`` is neither an integer nor a tuple of different ones;
-            of the function that is returned, also: there is no such argument.
-        GraphError: The function that is returned is called on symbols.
-
-    Example:
-        >>> grad(lambda x, y: x * y, argnums=(0, 1))(jnp.array([1.0, 2.0]), 3.0)[0]
-        Array([3., 3.], dtype=float32)
-    """
-    several = isinstance(argnums, list | tuple)
-    places = tuple(
-        check_integer("grad", "argnums", place)
-        for place in (argnums if several else (argnums,))
-    )
-
-    def total(*args, **kwargs):
-        return jnp.sum(tensor(f(*args, **kwargs)))
-
-    def gradient(*args, **kwargs):
-        if has_symbol((args, kwargs)):
-            raise GraphError(
-                "grad",
-                "a gradient is of arrays, and these are symbols",
-                hint="Call it in a layer's call, or in a Lambda layer.",
-            )
-        if not all(-len(args) <= place < len(args) for place in places):
-            raise ArgumentError(
-                "grad",
-                f"argnums must name one of {len(args)} arguments, received {argnums!r}",
-            )
-        ordered = tuple(place % len(args) for place in places)
-        if len(set(ordered)) != len(ordered):
-            raise ArgumentError("grad", f"argnums names one twice: {argnums!r}")
-        values = list(args)
-        for place in ordered:
-            values[place] = jax.tree.map(tensor, args[place], is_leaf=_is_leaf)
-        of = ordered if several else ordered[0]
-        return jax.grad(total, of)(*values, **kwargs)
-
-    return gradient

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 import jax
@@ -13,8 +12,8 @@ from jax.scipy import linalg
 from exburn.core.annotations import Axis, Tensor
 from exburn.core.checks import check_integer
 from exburn.errors import DataError, ShapeError
-from exburn.errors.boundary import api_boundary
 from exburn.ops.contract import op
+from exburn.ops.derivatives import jvp
 
 # fmt: off
 __all__ = [
@@ -90,31 +89,6 @@ def inv(x: Tensor) -> jax.Array:
         [[0.5, 0.0], [0.0, 0.25]]
     """
     return jnp.linalg.inv(x)
-
-
-@api_boundary
-def jvp(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    has_aux: bool = False,
-) -> tuple[Any, ...]:
-    """The value of a function, and its derivative in a direction: ``jax.jvp``.
-
-    Args:
-        fun: A function of arrays.
-        primals: Its arguments.
-        tangents: The direction: an array for each argument.
-        has_aux: Whether ``fun`` returns a pair, whose second part is not derived.
-
-    Returns:
-        The value and the derivative; the second part of the pair, too, if there is one.
-
-    Example:
-        >>> [float(part) for part in jvp(lambda x: x**2, (3.0,), (1.0,))]
-        [9.0, 6.0]
-    """
-    return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux=has_aux)
 
 
 @op
