@@ -517,7 +517,7 @@ def _arrays(folder: Path, name: str) -> list[np.ndarray]:
     path = folder / f"{name}.safetensors"
     with TensorFile(path, op=_LOAD) as file:
         numbers = [str(number) for number in range(len(file.entries))]
-        if file.format != ARRAYS or {*file.entries} != {*numbers}:
+        if file.format != ARRAYS or not file.sealed or {*file.entries} != {*numbers}:
             raise _damage_error(folder, f"{path.name} does not hold its arrays")
         arrays = file.read(numbers)
     return [arrays[number] for number in numbers]

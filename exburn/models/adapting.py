@@ -243,7 +243,8 @@ def load_lora(self: Network, filepath: Any, *, name: str = "default") -> list[st
         about = parse_json(
             file.metadata.get("lora", "null"), file.op, path, "the description"
         )
-        if file.format not in _FORMATS or not isinstance(about, dict):
+        has_adapters = file.format in _FORMATS and file.sealed
+        if not has_adapters or not isinstance(about, dict):
             raise FileFormatError(
                 "load_lora",
                 f"{path} holds no adapters",

@@ -244,7 +244,7 @@ def load_model(
         load = keras_model.load_archive if zipped else keras_model.load_hdf5
         return load(path, custom_objects, compile)
     with TensorFile(path, op="load_model") as file:
-        if file.format != FORMAT:
+        if file.format != FORMAT or not file.sealed:
             raise ModelFormatError(
                 "load_model",
                 f"{path} holds tensors, but no model",

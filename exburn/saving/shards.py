@@ -371,6 +371,7 @@ class TensorFile:
         entries: What the tensors are, by name.
         metadata: The strings in the file.
         format: What the file says it is; ``""`` if it is not of ExBurn's making.
+        sealed: Whether each header has a digest of itself, which fits.
 
     Raises:
         ModelFormatError: Something is wrong with a header.
@@ -383,6 +384,7 @@ class TensorFile:
         self.op, self.path = op, Path("bytes" if own else os.path.realpath(path))
         self._files: list[Source] = []
         self._places: dict[str, tuple[Source, int, str | None]] = {}
+        self.sealed = True
         self.entries: dict[str, TensorEntry] = {}
         try:
             self._open(path if own else Source(path, op=op))
@@ -420,6 +422,7 @@ class TensorFile:
                 raise damage_error(
                     self.op, file.path, "this part belongs to another model"
                 )
+        self.sealed &= header.digest is not None
         digests = self._digests(header) if header.digest else {}
         for name, entry in header.entries.items():
             if name in self.entries:

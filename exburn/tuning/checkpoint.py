@@ -409,7 +409,7 @@ class SweepArrays:
 
     def __init__(self, file: TensorFile):
         self._file = file
-        if file.format != _ARRAYS:
+        if file.format != _ARRAYS or not file.sealed:
             raise damage_error("sweep", file.path, "it holds no sweep's arrays")
 
     def read(self, name: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from tests.saving.faults import crashing
 from tests.saving.writers import WRITERS, flip
 
 import exburn
-from exburn.errors import ExBurnError
+from exburn.errors import ExBurnError, ModelFormatError
 
 FLIPS = 40  # of each format; python -m tests.fuzz --kind flips has more
 STEPS = 12  # at most, of a writer whose cases take long
@@ -147,3 +147,13 @@ def test_no_writer_is_left_out():
     assert found <= {*ELSEWHERE}, found - {*ELSEWHERE}
     named = {*ELSEWHERE.values()} & {*WRITERS}
     assert named >= {"checkpoint", "archive", "sweep", "run", "model in parts"}
+
+
+def test_a_header_that_has_lost_its_digest_is_no_model(tmp_path):
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+    path = tmp_path / "model.exburn"
+    model.save(path)
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b'"digest"', b'"digesu"', 1))
+    with pytest.raises(ModelFormatError):
+        exburn.saving.load_model(path)

@@ -1,0 +1,1 @@
+"""What a trained model knows: its doubt, causes of predictions, explanations."""
