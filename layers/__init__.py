@@ -2,9 +2,9 @@
 
 - Core: ``Dense``, ``deserialize``, ``EinsumDense``, ``Embedding``, ``FlaxLayer``,
   ``Identity``, ``Input``, ``InputLayer``, ``InputSpec``, ``JaxLayer``, ``Lambda``,
-  ``Layer``, ``Masking``, ``MixtureOfExperts``, ``ModuleLayer``, ``PositionEmbedding``,
-  ``Rescaling``, ``ReversibleEmbedding``, ``RouterLosses``, ``serialize``,
-  ``TernaryDense``, ``Wrapper``.
+  ``Layer``, ``Masking``, ``MixtureOfExperts``, ``ModuleLayer``, ``ODE``,
+  ``PositionEmbedding``, ``Rescaling``, ``ReversibleEmbedding``, ``RouterLosses``,
+  ``serialize``, ``TernaryDense``, ``Wrapper``.
 - Convolution: ``Conv1D``, ``Conv1DTranspose``, ``Conv2D``, ``Conv2DTranspose``,
   ``Conv3D``, ``Conv3DTranspose``, ``DepthwiseConv1D``, ``DepthwiseConv2D``,
   ``SeparableConv1D``, ``SeparableConv2D``.
@@ -152,6 +152,9 @@ if TYPE_CHECKING:
     )
     from exburn.layers.core.module import (
         ModuleLayer,
+    )
+    from exburn.layers.core.ode import (
+        ODE,
     )
     from exburn.layers.core.ternary_dense import (
         TernaryDense,
@@ -442,6 +445,7 @@ _LAZY_NAMES = {
     "exburn.layers.core.jax_layer": "JaxLayer",
     "exburn.layers.core.mixture_of_experts": "MixtureOfExperts RouterLosses",
     "exburn.layers.core.module": "ModuleLayer",
+    "exburn.layers.core.ode": "ODE",
     "exburn.layers.core.ternary_dense": "TernaryDense",
     "exburn.layers.core.wrapper": "Wrapper",
     "exburn.layers.embedding": "Embedding ReversibleEmbedding",
@@ -554,8 +558,8 @@ __all__ = [
     "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum",
     "MelSpectrogram", "Minimum", "MixUp", "MixtureOfExperts", "ModuleLayer",
     "Mosaic", "MultiHeadAttention",
-    "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "PositionEmbedding",
-    "RMSNormalization",
+    "Multiply", "Normalization", "ODE", "PReLU", "Permute", "Pipeline",
+    "PositionEmbedding", "RMSNormalization",
     "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter",
     "RandomContrast", "RandomCrop", "RandomElasticTransform", "RandomErasing",
     "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert",

@@ -223,7 +223,7 @@ def _mixes(layer: Any, ndim: int) -> str | None:
         return "it would put rows behind the filling of others" if joins else None
     if isinstance(layer, layers.PReLU) and 1 not in (layer.shared_axes or ()):
         return "it has a slope for each position: shared_axes=[1]"
-    if isinstance(layer, layers.Dot):
+    if isinstance(layer, layers.Dot | layers.ODE):
         return "it knows of no mask"
     if layer.supports_masking and not isinstance(layer, layers.ActivityRegularization):
         return None  # of one position each: sums, products

@@ -83,7 +83,7 @@ def test_image_data_format_is_the_default():
         config.set_image_data_format("channels_last")
 
 
-OWN = {"MixtureOfExperts", "ModuleLayer", "RouterLosses"}
+OWN = {"MixtureOfExperts", "ModuleLayer", "ODE", "RouterLosses"}
 
 
 def test_public_names_are_classes_and_functions_of_keras():

@@ -167,8 +167,9 @@ REQUIRED: dict[str, tuple[dict[str, Any], Any]] = {  # arguments, shape of a row
 # Layers around others, or that no single array of floats is put through.
 NOT_ALONE = set(
     "Activation Bidirectional FlaxLayer GRUCell InputLayer InputSpec JaxLayer LSTMCell"
-    " Lambda Layer ModuleLayer Permute Pipeline RNN SimpleRNNCell SpectralNormalization"
-    " StackedRNNCells StringLookup TextVectorization TimeDistributed Wrapper"
+    " Lambda Layer ModuleLayer ODE Permute Pipeline RNN SimpleRNNCell"
+    " SpectralNormalization StackedRNNCells StringLookup TextVectorization"
+    " TimeDistributed Wrapper"
     " HashedCrossing MaxNumBoundingBoxes Mosaic CutMix MixUp RouterLosses".split()
 )
 SEVERAL = "Add Average Concatenate Dot Maximum Minimum Multiply Subtract".split()
