@@ -1,0 +1,1 @@
+"""Training whose result says little of any single row: DP-SGD."""
