@@ -25,6 +25,7 @@ from exburn.losses.hinge import *
 from exburn.losses.overlap import Dice, Tversky, dice, tversky
 from exburn.losses.preference import *
 from exburn.losses.regression import *
+from exburn.losses.residual import Residual
 
 # fmt: off
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
     "AutoCrossentropy", "DPO", "Dice", "FunctionLoss", "Hinge", "Huber", "IPO", "KTO",
     "KLDivergence", "LogCosh", "Loss", "MeanAbsoluteError",
     "MeanAbsolutePercentageError", "MeanSquaredError", "MeanSquaredLogarithmicError",
-    "ORPO", "Poisson",
+    "ORPO", "Poisson", "Residual",
     "SparseCategoricalCrossentropy", "SparseCategoricalFocalCrossentropy",
     "SquaredHinge", "Tversky", "auto_crossentropy",
     "binary_cross_entropy", "binary_crossentropy", "binary_focal_crossentropy",

@@ -9,6 +9,7 @@ import jax
 
 from exburn.data import has_packed, has_padded, plain_values
 from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.residual import Residual
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost
@@ -382,7 +383,8 @@ class Preparer:
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
         custom = overrides(self.holder.module, "train_step")
-        if self.objective.terms or custom or self.passes.latest is None:
+        given = self.objective.terms or isinstance(self.objective.losses, Residual)
+        if given or custom or self.passes.latest is None:
             return True
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         adds = self.passes.latest.losses > 0 or self.holder.split.has_regularizers

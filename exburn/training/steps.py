@@ -20,6 +20,7 @@ from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.losses.contract.likelihood import LikelihoodResult
+from exburn.losses.residual import Residual
 from exburn.module.building import untouched_metrics
 from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
@@ -517,10 +518,24 @@ def _add_up(
         else:
             loss, parts, scored = result
             outputs = *outputs, scored
+    if isinstance(objective.losses, Residual):
+        loss = loss + _residual(objective.losses, ctx, x)
     penalty = split.penalty(params)
     for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
         loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
     return loss, parts, outputs
+
+
+def _residual(equation: Residual, ctx: Any, x: Any) -> jax.Array:
+    """What an equation adds to the loss.
+
+    What layers add in its calls of the model is left out: it is a part of the pass.
+    """
+    added = list(ctx.losses)
+    with forward_context.forward(ctx):
+        value = equation.of_model(ctx.root, x)
+    ctx.losses[:] = added
+    return value
 
 
 def _between_updates(split: SplitModule, size: int, params: Any, item: tuple) -> Any:

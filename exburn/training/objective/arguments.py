@@ -13,6 +13,7 @@ from exburn.errors import ArgumentError, DTypeError
 from exburn.losses.catalogue import as_loss
 from exburn.losses.contract.base import Loss
 from exburn.losses.contract.own_call import OwnCall
+from exburn.losses.residual import Residual
 
 
 def get_losses(loss: Any, each: Callable[[Any], Any] = as_loss) -> Any:
@@ -45,6 +46,13 @@ def check_divisible(loss: Any) -> None:
         loss: What ``get_losses`` returned.
     """
     for one in jax.tree.leaves(loss, is_leaf=lambda part: isinstance(part, Loss)):
+        if isinstance(one, Residual):
+            raise ArgumentError(
+                "compile",
+                "accumulate='tokens' divides by the tokens of targets, which the "
+                "residual of an equation has none of",
+                hint="Compile with accumulate='means'.",
+            )
         if isinstance(one, OwnCall):
             raise ArgumentError(
                 "compile",

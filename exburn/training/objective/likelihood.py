@@ -25,6 +25,7 @@ from exburn.losses.contract.likelihood import (
     packed_only,
 )
 from exburn.losses.contract.probabilities import label_log_likelihood
+from exburn.losses.residual import Residual
 from exburn.module.traversal import iter_modules
 from exburn.runtime.kernels.head_loss import Head, fits, head_log_probabilities
 from exburn.training.module import SplitModule
@@ -131,14 +132,14 @@ def likelihood_loss(losses: Any) -> LikelihoodLoss | None:
 
 
 def check_alone(losses: Any) -> Any:
-    """The losses that ``compile`` was given, unless one is of those and not alone.
+    """The losses that ``compile`` was given, unless one that must be alone is not.
 
     Raises:
         ArgumentError: It is.
     """
     several = isinstance(losses, Mapping | list)
     for one in jax.tree.leaves(losses) if several else ():
-        if isinstance(one, LikelihoodLoss):
+        if isinstance(one, LikelihoodLoss | Residual):
             raise ArgumentError(
                 "compile", f"{type(one).__name__} is the only loss of a model"
             )

@@ -186,7 +186,7 @@ class Objective:
             self._stems = nested_names(pred_spec, names)
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
-        self.exact_rows = False
+        self.exact_rows = isinstance(self._loss, losses.Residual)  # it may mix rows
         with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
             self.terms = self._terms(preds, targets, weights, ends)
             if self.by_tokens and len(self.terms) > 1:
@@ -496,7 +496,7 @@ class Objective:
 
     @property
     def wants_targets(self) -> bool:
-        return self._loss is not None
+        return getattr(self._loss, "reads_targets", self._loss is not None)
 
 
 def _figures(objective: Objective) -> tuple[str, ...]:
