@@ -284,8 +284,12 @@ class TextStream:
         Raises:
             ArgumentError: It asks for what is not honoured.
         """
-        stops = [stop[0] for stop in self._stops(ends).tokens if len(stop) == 1]
+        stops = self.end_tokens(ends)
         return TextConstraint.compile(self.tokenizer, json_schema=schema, ends=stops)
+
+    def end_tokens(self, ends: Sequence[int] = ()) -> list[int]:
+        """These tokens, and those that end an answer by the model's folder."""
+        return [stop[0] for stop in self._stops(ends).tokens if len(stop) == 1]
 
     def _stops(self, stop: Sequence[Any]) -> Stops:
         ends = generation_defaults(self.model).end_tokens

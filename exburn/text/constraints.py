@@ -26,6 +26,12 @@ from exburn.text.tokenizer import Tokenizer
 _OP = "TextConstraint"
 # What `json.dumps` writes between values: nothing, a space, or a line's indentation.
 _BETWEEN_VALUES = r"( |\n[ \t]{0,64})"
+# How `json.dumps` writes without an indentation.
+_ON_ONE_LINE = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}
 # Bytes that alone may come are not cut into tokens by the package, which never returned
 # from that with some grammars: the model chooses among all ways to write them.
 _OPTIONS = '%llguidance {"no_forcing": true}'
@@ -110,6 +116,53 @@ class TextConstraint:
             end = tokenizer.number_of(tokenizer.end) if tokenizer.end else None
             ends = () if end is None else (end,)
         return _compile(tokenizer, kind, form, tuple(ends))
+
+    @classmethod
+    def compile_calls(
+        cls,
+        tokenizer: Tokenizer,
+        calls: Sequence[tuple[str, Any, str]],
+        frame: tuple[str, str | None, str] = ("", None, ""),
+        ends: Sequence[int] = (),
+    ) -> TextConstraint:
+        """Compiles calls of functions: one of several texts around JSON, or a list.
+
+        JSON is written on one line, as by ``json.dumps``.
+
+        Args:
+            tokenizer: Of the texts.
+            calls: Of each function the text in front of its arguments, their schema,
+                and the text behind them.
+            frame: What is in front of the first call, between two, and behind the last;
+                ``None`` between them if there is one alone.
+            ends: Tokens that end a text.
+
+        Raises:
+            ArgumentError: There is no call, or a schema says what is not honoured.
+            MissingDependencyError: ``llguidance`` is not installed.
+
+        Example:
+            >>> from exburn.text import Tokenizer
+            >>> tokenizer = Tokenizer.train(["now and then"] * 9, 260)
+            >>> schema = {"type": "object", "additionalProperties": {"type": "null"}}
+            >>> calls = [("now ", schema, "."), ("then ", schema, ".")]
+            >>> constraint = TextConstraint.compile_calls(tokenizer, calls)
+            >>> constraint.allows('then {"a": null}.'), constraint.allows("now.")
+            (True, False)
+        """
+        if not calls:
+            raise ArgumentError(_OP, "there is no function to call")
+        schemas = [read_schema(schema) for _, schema, _ in calls]
+        if not all(map(has_finite_answer, schemas)):
+            raise ArgumentError(
+                _OP, "no call has this form: a json schema asks for itself without end"
+            )
+        parts = [
+            (before, schema, after)
+            for (before, _, after), schema in zip(calls, schemas, strict=True)
+        ]
+        form = _check_length("calls", json.dumps({"calls": parts, "frame": frame}))
+        return _compile(tokenizer, "calls", form, tuple(ends))
 
     def start(self) -> Matcher:
         """A matcher of a text that begins."""
@@ -344,6 +397,8 @@ def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:
         inside = f"/(?:{form})/"
     elif kind == "grammar":
         inside = f"%lark {{\n{form}\n}}"
+    elif kind == "calls":
+        return make.grammar_from_lark(_grammar_of_calls(json.loads(form), before))
     else:
         options = {"whitespace_pattern": _BETWEEN_VALUES}
         schema = {**json.loads(form), "x-guidance": options}
@@ -352,6 +407,28 @@ def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:
     if kind == "grammar" and not before:
         return make.grammar_from_lark(f"{form}\n{_OPTIONS}")
     return make.grammar_from_lark(f"{_OPTIONS}\nstart: {first} form\nform: {inside}")
+
+
+def _grammar_of_calls(form: Any, before: str) -> str:
+    begin, between, end = form["frame"]
+    several = "" if between is None else f"({_literal(between)} call)*"
+    calls = range(len(form["calls"]))
+    rules = [
+        _OPTIONS,
+        f"start: {_literal(before + begin)} call {several} {_literal(end)}",
+        "call: " + " | ".join(f"call_{number}" for number in calls),
+    ]
+    for number, (front, schema, behind) in zip(calls, form["calls"], strict=True):
+        inside = json.dumps({**schema, "x-guidance": _ON_ONE_LINE})
+        rules += [
+            f"call_{number}: {_literal(front)} json_{number} {_literal(behind)}",
+            f"json_{number}: %json {inside}",
+        ]
+    return "\n".join(rules)
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if text else ""
 
 
 def _reason(text: str) -> str:

@@ -95,7 +95,9 @@ class CompletionWriter:
 def _choice_of(call: TextCall, stream: TextStream, row: int) -> Any:
     if not call.is_chat:
         return _TextChoice(row, stream)
-    reader = ToolCallReader.of(stream.tokenizer, call.tools, call.parallel)
+    reader = ToolCallReader.of(
+        stream.tokenizer, call.tools, call.parallel, forced=bool(call.forced)
+    )
     return _ChatChoice(row, stream, reader)
 
 

@@ -13,6 +13,7 @@ from exburn.errors import ArgumentError, DataError, MissingDependencyError
 from exburn.models.generation import generation_defaults
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.openai.entries import Entries
+from exburn.serving.http.openai.tool_calls import call_form
 from exburn.serving.text import (
     TextQuestion,
     TextStream,
@@ -53,6 +54,8 @@ class TextCall:
         prompts: Texts or token numbers, of completions.
         messages: The chat, of chats.
         tools: Functions that may be called, as the template reads them.
+        forced: Those of them of which one must be called.
+        parallel: Whether there may be several calls.
         schema: A JSON schema that the answer is held to, or ``None``.
     """
 
@@ -60,6 +63,7 @@ class TextCall:
     prompts: tuple[Any, ...] = ()
     messages: tuple[Any, ...] = ()
     tools: tuple[Any, ...] = ()
+    forced: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parallel: bool = True
     schema: Any = None
@@ -96,10 +100,13 @@ def read_chat(values: Any) -> TextCall:
     if tops and logprobs is None:
         raise entries.refusal("top_logprobs", "needs logprobs=true")
     asked = [entries.count(name, None) for name in ("max_tokens", _NEW_NAME)]
+    tools, forced, one = _read_tools(entries)
+    parallel = entries.flag("parallel_tool_calls", True)
     call = TextCall(
         messages=messages,
-        tools=_read_tools(entries),
-        parallel=entries.flag("parallel_tool_calls", True),
+        tools=tools,
+        forced=forced,
+        parallel=parallel and not one,
         variables=entries.objects("chat_template_kwargs"),
         schema=_read_format(entries),
         max_tokens=asked[0] if asked[1] is None else asked[1],
@@ -248,13 +255,24 @@ def _read_call(values: Any, place: str) -> dict[str, Any]:
     return call if identity is None else {"id": identity, **call}
 
 
-def _read_tools(entries: Entries) -> tuple[dict[str, Any], ...]:
-    """The tools that a model may call; none if it is told to call none."""
+def _read_tools(entries: Entries) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
+    """The tools that may be called, those of which one must be, and whether one only.
+
+    There are none if the model is told to call none.
+    """
     tools, choice = entries.array("tools"), entries.take("tool_choice", "auto")
-    if choice not in ("auto", "none"):
+    name = None
+    if isinstance(choice, dict):
+        name = _read_choice(choice)
+    elif choice not in ("auto", "none", "required"):
         raise entries.refusal(
-            "tool_choice", "must be auto or none here", "unsupported_parameter"
+            "tool_choice",
+            "must be auto, none, required, or a function by its name",
+            "unsupported_parameter",
         )
+    forces = name is not None or choice == "required"
+    if forces and not tools:
+        raise entries.refusal("tool_choice", "needs tools")
     if len(tools) > _MOST_TOOLS:
         raise entries.refusal("tools", f"must be at most {_MOST_TOOLS}")
     for at, tool in enumerate(tools):
@@ -264,10 +282,33 @@ def _read_tools(entries: Entries) -> tuple[dict[str, Any], ...]:
             raise one.refusal("", "must be a function with its name")
         function.text("description")
         function.objects("parameters")
-        function.refuse("strict", False)
+        if forces:  # the arguments of a call that must come have the schema
+            function.flag("strict")
+        else:
+            function.refuse("strict", False)
         for part in (function, one):
             part.finish()
-    return () if choice == "none" else tuple(tools)
+    if not forces:
+        return () if choice == "none" else tuple(tools), (), False
+    forced = [t for t in tools if name is None or t["function"]["name"] == name]
+    if not forced:
+        raise entries.refusal("tool_choice", "names a function that is no tool")
+    return tuple(tools), tuple(forced), name is not None
+
+
+def _read_choice(values: Any) -> str:
+    """The name of the function that must be called."""
+    choice = Entries(values, "tool_choice.")
+    if (kind := choice.text("type")) != "function":
+        raise choice.refusal(
+            "type", f"must be function, received {kind!r}", "unsupported_parameter"
+        )
+    function = Entries(choice.objects("function"), "tool_choice.function.")
+    if not (name := function.text("name")):
+        raise function.refusal("name", "is missing")
+    for part in (function, choice):
+        part.finish()
+    return name
 
 
 def _read_format(entries: Entries) -> Any:
@@ -309,7 +350,7 @@ def questions_of(
         prompts = [tokens]
     else:
         prompts = [_tokens_of(prompt, stream) for prompt in call.prompts]
-    constraint = None if call.schema is None else _constrain(call.schema, ends, stream)
+    constraint = _constraint_of(call, stream, ends)
     defaults = generation_defaults(stream.model)
     sampling = folder_sampling(defaults)
     if not defaults.do_sample:
@@ -339,16 +380,23 @@ def _with_seed(question: TextQuestion, row: int) -> TextQuestion:
     return dataclasses.replace(question, seed=(question.seed + row) % (1 << 62))
 
 
-def _constrain(schema: Any, ends: tuple[int, ...], stream: TextStream) -> Any:
+def _constraint_of(call: TextCall, stream: TextStream, ends: tuple[int, ...]) -> Any:
+    """What an answer is held to: calls that must come, else a schema."""
+    entry = "tool_choice" if call.forced else "response_format"
     try:
-        return stream.constrain(schema, ends)
+        if call.forced:
+            form = call_form(stream.tokenizer, forced=True)
+            assert form is not None
+            stops = stream.end_tokens(ends)
+            return form.constrain(stream.tokenizer, call.forced, call.parallel, stops)
+        return None if call.schema is None else stream.constrain(call.schema, ends)
     except MissingDependencyError:
         reason = "the server lacks the package for answers by schema"
     except (ArgumentError, DataError) as error:
         reason = str(error.details.get("cause", error.reason))
     except RecursionError:
         reason = "the schema is nested too deeply"
-    raise RequestFailure(400, f"response_format: {reason}", param="response_format")
+    raise RequestFailure(400, f"{entry}: {reason}", param=entry)
 
 
 def _tokens_of(prompt: Any, stream: TextStream) -> np.ndarray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import secrets
 from collections.abc import Sequence
 from typing import Any, Self
 
 import orjson
 
-from exburn.text import Tokenizer
+from exburn.text import TextConstraint, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,8 @@ class CallForm:
         bare: What an answer begins with that is a call without ``begin``, since that
             is a token without a text.
         arguments: The name of the arguments.
+        frame: What is around all calls of an answer that must be one, and between
+            them; ``None`` between them if there can only be one.
     """
 
     mark: str
@@ -29,15 +32,66 @@ class CallForm:
     end: str
     bare: str = ""
     arguments: str = "arguments"
+    frame: tuple[str, str | None, str] = ("", None, "")
+
+    def constrain(
+        self,
+        tokenizer: Tokenizer,
+        tools: Sequence[Any],
+        several: bool,
+        ends: Sequence[int],
+    ) -> TextConstraint:
+        """What holds an answer to calls of these tools.
+
+        Raises:
+            ArgumentError: Parameters of a tool say what is not honoured.
+        """
+        calls = []
+        for tool in tools:
+            function = tool["function"]
+            name = json.dumps(function["name"], ensure_ascii=False)
+            front = f'{{"name": {name}, "{self.arguments}": '
+            calls.append((front, function.get("parameters") or _OBJECT, "}"))
+        begin, between, end = self.frame
+        frame = begin, between if several else None, end
+        return TextConstraint.compile_calls(tokenizer, calls, frame, ends)
 
 
 _FORMS = (
-    CallForm("<tool_call>", "<tool_call>", "</tool_call>"),  # Qwen, Hermes, SmolLM 3
-    CallForm("[TOOL_CALLS]", "[TOOL_CALLS]", "", bare="[{"),  # Mistral
+    CallForm(  # Qwen, Hermes, SmolLM 3
+        "<tool_call>",
+        "<tool_call>",
+        "</tool_call>",
+        frame=(
+            "<tool_call>\n",
+            "\n</tool_call>\n<tool_call>\n",
+            "\n</tool_call>",
+        ),
+    ),
+    CallForm(  # Mistral
+        "[TOOL_CALLS]", "[TOOL_CALLS]", "", bare="[{", frame=("[", ", ", "]")
+    ),
     CallForm(
         "ipython", "<|python_tag|>", "", bare="{", arguments="parameters"
     ),  # Llama
 )
+# Of a call that must come where a template teaches no form.
+_PLAIN = CallForm("", "{", "", bare="{")
+_OBJECT = {"type": "object"}
+
+
+def call_form(tokenizer: Tokenizer, *, forced: bool = False) -> CallForm | None:
+    """The form of calls that a template teaches; ``None`` where none is known.
+
+    Args:
+        forced: Whether a call must come, which then is a JSON object if none is known.
+    """
+    template = tokenizer.chat_template
+    if template is not None:
+        for form in _FORMS:
+            if template.mentions(form.mark):
+                return form
+    return _PLAIN if forced else None
 
 
 class ToolCallReader:
@@ -66,16 +120,17 @@ class ToolCallReader:
 
     @classmethod
     def of(
-        cls, tokenizer: Tokenizer, tools: Sequence[Any], several: bool
+        cls,
+        tokenizer: Tokenizer,
+        tools: Sequence[Any],
+        several: bool,
+        *,
+        forced: bool = False,
     ) -> Self | None:
         """The reader for a tokenizer's template; ``None`` where no form is known."""
-        template = tokenizer.chat_template
-        if not tools or template is None:
+        if not tools or (form := call_form(tokenizer, forced=forced)) is None:
             return None
-        for form in _FORMS:
-            if template.mentions(form.mark):
-                return cls(form, [tool["function"]["name"] for tool in tools], several)
-        return None
+        return cls(form, [tool["function"]["name"] for tool in tools], several)
 
     def read(self, text: str, *, last: bool) -> tuple[str, list[dict[str, Any]]]:
         """Text that is no call, and the calls that are complete.

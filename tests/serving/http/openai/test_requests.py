@@ -76,6 +76,9 @@ def test_whatever_an_entry_is_it_is_taken_or_refused_by_its_name(kind, name, tak
         assert failure.param == name or failure.param.startswith((f"{name}[", name))
 
 
+STRICT = {"name": "add", "strict": True}
+TOOL = {"type": "function", "function": {"name": "add"}}
+NOW = {"type": "function", "function": {"name": "now"}}
 NESTED = [
     ({"messages": []}, "messages"),
     ({"messages": [3]}, "messages[0]"),
@@ -107,6 +110,16 @@ NESTED = [
     ({"tools": [{"type": "function", "function": {"name": "a", "x": 1}}]}, "x"),
     ({"tools": [{}] * 129}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": NOW}, "tool_choice"),
+    ({"tools": [TOOL], "tool_choice": "always"}, "tool_choice"),
+    ({"tools": [TOOL], "tool_choice": NOW}, "tool_choice"),
+    ({"tools": [TOOL], "tool_choice": {"type": "custom"}}, "tool_choice.type"),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "function"}},
+        "tool_choice.function.name",
+    ),
+    ({"tools": [TOOL], "tool_choice": {**NOW, "x": 1}}, "tool_choice.x"),
+    ({"tools": [{**TOOL, "function": STRICT}]}, "strict"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
@@ -120,6 +133,22 @@ def test_entries_of_entries_are_named_too(change, param):
     with pytest.raises(RequestFailure) as raised:
         read_chat({**CHAT, **change})
     assert raised.value.status == 400 and raised.value.param.endswith(param)
+
+
+def test_choices_of_tools():
+    tools = [TOOL, NOW]
+    by_choice = {
+        "auto": (tools, [], True),
+        "none": ([], [], True),
+        "required": (tools, tools, True),
+    }
+    for choice, expected in by_choice.items():
+        call = read_chat({**CHAT, "tools": tools, "tool_choice": choice})
+        assert ([*call.tools], [*call.forced], call.parallel) == expected
+    call = read_chat({**CHAT, "tools": tools, "tool_choice": NOW})
+    assert ([*call.tools], [*call.forced], call.parallel) == (tools, [NOW], False)
+    strict = [{**TOOL, "function": STRICT}]
+    read_chat({**CHAT, "tools": strict, "tool_choice": "required"})
 
 
 def test_what_asks_for_nothing_is_taken():

@@ -172,6 +172,72 @@ def test_answers_have_the_form_that_is_asked_for(client):
         assert raised.value.param == "response_format"
 
 
+def tool(name, **properties):
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+ADD = tool("add", a={"enum": [1, 2]}, b={"$ref": "#/$defs/bit"})
+ADD["function"]["parameters"]["$defs"] = {"bit": {"type": "boolean"}}
+TOOLS = [ADD, tool("now")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", [None, "add", "now"])
+def test_a_call_comes_where_it_must(client, name, stream):
+    pytest.importorskip("llguidance")
+    choice = "required"
+    if name is not None:
+        choice = {"type": "function", "function": {"name": name}}
+    options = {"tools": TOOLS, "tool_choice": choice, "n": 4, "seed": 3}
+    answer = client.chat.completions.create(
+        **CHAT, **options, max_tokens=200, stream=stream
+    )
+    names = set()
+    if stream:
+        chunks = [chunk.choices[0] for chunk in answer]
+        assert not any(one.delta.content for one in chunks)
+        called = [one for one in chunks if one.delta.tool_calls]
+        calls = [one.delta.tool_calls for one in called]
+        assert sorted(one.index for one in called) == [0, 1, 2, 3]
+        reasons = [one.finish_reason for one in chunks if one.finish_reason]
+    else:
+        assert not any(one.message.content for one in answer.choices)
+        calls = [one.message.tool_calls for one in answer.choices]
+        reasons = [one.finish_reason for one in answer.choices]
+    assert reasons == ["tool_calls"] * 4
+    for (call,) in calls:
+        names.add(call.function.name)
+        value = json.loads(call.function.arguments)
+        if call.function.name == "add":
+            assert value["a"] in (1, 2) and isinstance(value["b"], bool)
+        else:
+            assert value == {}
+    assert names <= {"add", "now"} if name is None else names == {name}
+
+
+def test_no_call_comes_where_it_must_not_and_cut_ones_are_text(client, writer):
+    answer = client.chat.completions.create(
+        **CHAT, **GREEDY, tools=TOOLS, tool_choice="none"
+    )
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].message.content == chat_of(writer, 12)
+    pytest.importorskip("llguidance")
+    options = {"tools": TOOLS, "max_tokens": 3, "tool_choice": "required"}
+    (choice,) = client.chat.completions.create(**CHAT, **options).choices
+    assert choice.finish_reason == "length" and choice.message.tool_calls is None
+    assert '{"name": "'.startswith(choice.message.content[:10])
+    bad = tool("bad", a={"type": "nothing"})
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.chat.completions.create(**CHAT, tools=[bad], tool_choice="required")
+    assert raised.value.param == "tool_choice"
+
+
 def test_coroutines_ask_side_by_side(server, writer):
     async def run():
         options = {"base_url": f"{server.url}/v1", "api_key": KEY}

@@ -3,7 +3,8 @@ import json
 import pytest
 
 pytest.importorskip("tokenizers")
-from exburn.serving.http.openai.tool_calls import ToolCallReader
+from exburn.errors import ArgumentError
+from exburn.serving.http.openai.tool_calls import ToolCallReader, call_form
 from exburn.text import CHATML, Tokenizer
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("add", "now")]
@@ -96,3 +97,54 @@ def test_one_call_alone_where_no_more_are_wanted(tokenizer):
 def test_without_tools_nothing_is_looked_for(tokenizer):
     assert ToolCallReader.of(tokenizer.with_chat_template(QWEN), (), True) is None
     assert ToolCallReader.of(tokenizer, TOOLS, True) is None
+
+
+ODD = 'a "name" é\\'
+FORCED = [{"function": {"name": name}} for name in ("add", "add_more", ODD)]
+FORCED[0]["function"]["parameters"] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/$defs/word"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+    "$defs": {"word": {"enum": ["é", "x"]}},
+}
+
+
+@pytest.mark.parametrize("template", [QWEN, MISTRAL, LLAMA, CHATML])
+def test_what_a_forced_answer_may_say_is_what_the_reader_finds(tokenizer, template):
+    pytest.importorskip("llguidance")
+    tokenizer = tokenizer.with_chat_template(template)
+    form = call_form(tokenizer, forced=True)
+    add = ADD % form.arguments
+    odd = json.dumps({"name": ODD, form.arguments: {"c": [1]}}, ensure_ascii=False)
+    begin, between, end = form.frame
+    several = form.constrain(tokenizer, FORCED, True, ())
+    one = form.constrain(tokenizer, FORCED, False, ())
+    answers = {begin + add + end: ["add"], begin + odd + end: [ODD]}
+    if between is not None:
+        answers[begin + add + between + odd + end] = ["add", ODD]
+    for answer, names in answers.items():
+        assert several.allows(answer)
+        assert one.allows(answer) is (len(names) == 1)
+        reader = ToolCallReader.of(tokenizer, FORCED, True, forced=True)
+        text, calls = reader.read(answer, last=True)
+        assert text.strip() == ""
+        assert [call["function"]["name"] for call in calls] == names
+    wrong = ["", "Hi.", begin + end, "So: " + begin + add + end, begin + add]
+    wrong += [
+        begin + add.replace(old, new) + end
+        for old, new in (("1", '"1"'), ("é", "y"), ("add", "rm"), (": ", ":  "))
+    ]
+    for answer in wrong:
+        assert not several.allows(answer) or (answer, end) == (begin + add, "")
+
+
+def test_tools_that_cannot_be_forced_are_refused(tokenizer):
+    pytest.importorskip("llguidance")
+    form = call_form(tokenizer, forced=True)
+    assert call_form(tokenizer) is None
+    endless = {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}
+    for schema in ({"type": "nothing"}, {"unevaluatedItems": 1}, endless):
+        tools = [{"function": {"name": "add", "parameters": schema}}]
+        with pytest.raises(ArgumentError):
+            form.constrain(tokenizer, tools, True, ())
