@@ -20,6 +20,7 @@ _HOW_TO = [
     ("Imbalanced classes", "imbalanced"),
     ("Callbacks", "callbacks"),
     ("Find settings, look into a run", "finding"),
+    ("What a prediction rests on", "explanations"),
     ("Runs, dashboard, loggers, commands", "runs"),
     ("Own layers, losses, loops", "custom_layers"),
     ("Save and load", "saving"),

@@ -18,6 +18,7 @@ METHODS = {
     "compress": exburn.Model,
     "find_batch_size": exburn.Model,
     "find_learning_rate": exburn.Model,
+    "explain": exburn.Model,
     "profile": exburn.Model,
     "serve": exburn.Model,
     "quantize": exburn.Layer,

@@ -1,0 +1,1 @@
+"""What a prediction rests on: ``model.explain``."""

@@ -1,0 +1,175 @@
+"""Tests of ``model.explain``."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.errors import ArgumentError, DataError, UnknownNameError
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "explanations.npz"
+
+
+@pytest.fixture(scope="module")
+def captum():
+    """Weights, inputs and captum's attributions of two small networks."""
+    with np.load(GOLDEN) as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def mlp(captum):
+    model = exburn.Sequential(
+        [
+            exburn.Input((6,), name="x"),
+            layers.Dense(8, "tanh"),
+            layers.Dense(3, "softmax"),
+        ]
+    )
+    model.set_weights([captum[f"mlp/{i}"] for i in range(4)])
+    return model
+
+
+@pytest.fixture(scope="module")
+def cnn(captum):
+    model = exburn.Sequential(
+        [
+            exburn.Input((10, 10, 2)),
+            layers.Conv2D(3, 3, activation="tanh", name="first"),
+            layers.Conv2D(4, 3, activation="softplus", name="second"),
+            layers.Flatten(),
+            layers.Dense(3),
+        ]
+    )
+    model.set_weights([captum[f"cnn/{i}"] for i in range(6)])
+    return model
+
+
+def test_a_table_is_explained_as_captum_does(mlp, captum):
+    x = captum["mlp/x"]
+    options = {"baseline": captum["mlp/base"], "steps": 20}
+    for method in ("saliency", "integrated_gradients", "occlusion"):
+        own = options if method == "integrated_gradients" else {}
+        found = mlp.explain(x, method, batch_size=3, **own)
+        np.testing.assert_allclose(found.values, captum[f"mlp/{method}"], atol=1e-5)
+        assert found.scored == "softmax" and "softmax" in found.text()
+        np.testing.assert_allclose(found.outputs.sum(1), 1, rtol=1e-6)
+        assert found.targets.tolist() == found.outputs.argmax(1).tolist()
+
+
+def test_images_are_explained_as_captum_does(cnn, captum):
+    x = captum["cnn/x"]
+    options = {
+        "saliency": {},
+        "integrated_gradients": {"steps": 20},
+        "occlusion": {"patch": (3, 4), "stride": (2, 3)},
+        "gradcam": {},
+    }
+    for method, own in options.items():
+        found = cnn.explain(x, method, target=1, **own)
+        expected = captum[f"cnn/{method}"]
+        if method == "gradcam":
+            expected = expected[..., 0]
+            assert found.layer == "second"
+        np.testing.assert_allclose(found.values, expected, atol=2e-5)
+        assert found.scored == "outputs" and len(found.plot().axes) >= 4
+
+
+def test_the_smooth_gradient_is_the_mean_over_inputs_with_noise(mlp, captum):
+    x = captum["mlp/x"]
+    weights = [captum[f"mlp/{i}"] for i in range(4)]
+
+    def score(row, target):
+        hidden = jax.numpy.tanh(row @ weights[0] + weights[1])
+        return (hidden @ weights[2] + weights[3])[target]
+
+    found = mlp.explain(x, "smooth_gradient", samples=8, noise=0.3, seed=5)
+    gradient = jax.vmap(jax.grad(score), (0, None))
+    spread = 0.3 * np.ptp(x, axis=1)
+    for row, target in enumerate(found.targets.tolist()):
+        draws = []
+        for key in jax.random.split(jax.random.key(5), 8):
+            key = jax.random.fold_in(jax.random.fold_in(key, 0), row)
+            draws.append(jax.random.normal(key, (6,)))
+        noisy = x[row] + spread[row] * np.stack(draws)
+        expected = np.asarray(gradient(noisy, target)).mean(0)
+        np.testing.assert_allclose(found.values[row], expected, atol=1e-5)
+    apart = mlp.explain(
+        x, "smooth_gradient", samples=8, noise=0.3, seed=5, batch_size=3
+    )
+    np.testing.assert_allclose(apart.values, found.values, atol=1e-6)
+
+
+def test_few_steps_leave_a_gap_that_is_warned_of(mlp, captum):
+    with pytest.warns(UserWarning, match="steps=8"):
+        found = mlp.explain(captum["mlp/x"] * 20, steps=2)
+    assert found.gaps.max() > 1e-3 and "Gap" in str(found)
+    whole = mlp.explain(captum["mlp/x"], steps=60)
+    assert whole.gaps.max() < 1e-3
+
+
+def test_tokens_beside_numbers_are_explained_by_the_rows_of_their_table():
+    ids, size = exburn.Input((4,), dtype="int32", name="ids"), exburn.Input((2,))
+    table = layers.Embedding(9, 3, embeddings_initializer="normal")(ids)
+    mean = layers.GlobalAveragePooling1D()(table)
+    hidden = layers.Concatenate()([mean, size])
+    outputs = [layers.Dense(1, "sigmoid", name="p")(hidden)]
+    outputs.append(layers.Dense(3, name="q")(hidden))
+    model = exburn.Model([ids, size], outputs)
+    rng = np.random.default_rng(0)
+    x = [rng.integers(0, 9, (3, 4)), rng.normal(size=(3, 2)).astype(np.float32)]
+    found = model.explain(x, output="p")
+    values = found.values
+    assert values["ids"].shape == (3, 4) and found.scored == "sigmoid"
+    rows = model.get_weights()[0][x[0]]
+    kernel = model.get_weights()[1]
+    np.testing.assert_allclose(values["ids"], rows @ kernel[:3, 0] / 4, atol=1e-6)
+    assert len(found.plot().axes) >= 2
+    with pytest.raises(ArgumentError, match="2 outputs"):
+        model.explain(x)
+
+
+def test_columns_of_a_table_have_their_names(mlp, captum, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(captum["mlp/x"], columns=list("abcdef"))
+    found = mlp.explain(frame)
+    assert found.columns == tuple("abcdef")
+    found.save(tmp_path / "found")
+    again = type(found).load(tmp_path / "found")
+    assert str(again) == str(found) and (again.values == found.values).all()
+    labels = [text.get_text() for text in again.plot().axes[0].get_yticklabels()]
+    assert sorted(labels) == list("abcdef")
+
+
+def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
+    mlp, cnn, captum
+):
+    x, images = captum["mlp/x"], captum["cnn/x"]
+    with pytest.raises(ArgumentError, match="from 0 to 2, received 3"):
+        mlp.explain(x, target=3)
+    with pytest.raises(ArgumentError, match="one for each of the 4 rows"):
+        mlp.explain(x, target=[0, 1])
+    with pytest.raises(ArgumentError, match="steps is not of 'saliency'"):
+        mlp.explain(x, "saliency", steps=3)
+    with pytest.raises(ArgumentError, match="no convolution"):
+        mlp.explain(x, "gradcam")
+    with pytest.raises(ArgumentError, match="axes of space"):
+        cnn.explain(images, "gradcam", layer="dense")
+    with pytest.raises(UnknownNameError, match="unknown layer 'third'"):
+        cnn.explain(images, "gradcam", layer="third")
+    with pytest.raises(ArgumentError, match="no larger than the input"):
+        cnn.explain(images, "occlusion", patch=11)
+    with pytest.raises(ArgumentError, match="baseline of 'x' must be finite"):
+        mlp.explain(x, baseline=np.ones(5))
+    broken = x.copy()
+    broken[2, 1] = np.nan
+    with pytest.raises(DataError, match=r"row 2, place \(1,\)"):
+        mlp.explain(broken)
+    ids = exburn.Input((4,), dtype="int32", name="ids")
+    one_hot = layers.CategoryEncoding(5, output_mode="multi_hot")(ids)
+    model = exburn.Model(ids, layers.Dense(2)(one_hot))
+    with pytest.raises(DataError, match="'ids' holds int"):
+        model.explain(np.ones((2, 4), np.int32))
