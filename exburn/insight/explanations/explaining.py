@@ -124,6 +124,7 @@ def explain(
         extras["patches"] = _patches(run, options)
     with on_device(self):
         scores, outputs, rows = run.look()
+        scores = scores.reshape(inputs.rows, *run.score_shape)
         targets = _targets(target, scores.shape, scores)
         features = {str(i): v for i, v in enumerate(inputs.leaves)} | rows
         if "baseline" in _OPTIONS[method]:
@@ -255,7 +256,7 @@ def _prepare(
     if method == "gradcam":
         layer, shape = _layer(model, notes, options.get("layer"))
     else:
-        tables = _tables(inputs, notes)
+        tables = _tables(inputs, notes, method)
     scorer = Scorer(programs.split, number, tables, layer, 1 if first else -1)
     variable, kind = code.outvars[number], cut_probabilities(code, number)[1]
     if not jnp.issubdtype(variable.aval.dtype, jnp.floating):
@@ -271,8 +272,7 @@ def _output(names: list[str], output: Any) -> int:
         return 0
     if output in names:
         return names.index(output)
-    is_number = isinstance(output, int) and not isinstance(output, bool)
-    if is_number and 0 <= output < count:
+    if isinstance(output, int) and output in range(count) and output is not True:
         return output
     if output is None:
         raise ArgumentError(
@@ -314,7 +314,7 @@ def _layer(model: Network, notes: Survey, layer: Any) -> tuple[str, tuple[int, .
     return path, calls[0].shape
 
 
-def _tables(inputs: Inputs, notes: Survey) -> tuple[int, ...]:
+def _tables(inputs: Inputs, notes: Survey, method: str) -> tuple[int, ...]:
     """Numbers of the inputs that an ``Embedding`` looks up; others are floats."""
     for number, name in enumerate(inputs.names):
         paths = notes.lookups.get(number, [])
@@ -325,13 +325,13 @@ def _tables(inputs: Inputs, notes: Survey) -> tuple[int, ...]:
                 "array stands for it",
                 {"layers": ", ".join(paths)},
             )
-        if not paths and not inputs.floats[number]:
+        if not paths and not inputs.floats[number] and method != "occlusion":
             raise DataError(
                 _OP,
                 f"the input {name!r} holds {inputs.leaves[number].dtype}, which have "
                 "no gradients, and no Embedding looks it up",
                 hint='Numbers that are measured: x.astype("float32"). Categories: '
-                "look them up in an Embedding.",
+                'look them up in an Embedding, or use method="occlusion".',
             )
     return tuple(sorted(notes.lookups))
 
@@ -414,7 +414,7 @@ def _targets(target: Any, shape: tuple[int, ...], scores: Any = None) -> np.ndar
                 _OP, f"target must be from 0 to {size - 1}, received {odd}"
             )
         columns.append(np.broadcast_to(column, rows))
-    return np.ravel_multi_index(tuple(columns), tuple(places))
+    return np.asarray(np.ravel_multi_index(tuple(columns), tuple(places)))
 
 
 def _by_token(value: np.ndarray, method: str, is_table: bool) -> np.ndarray:
@@ -449,6 +449,7 @@ def _gaps(
         warn(
             f"integrated gradients miss the difference of scores by up to {worst:.1e} "
             f"of it, in row {gaps.argmax()}: more than {_GAP:g}\n"
-            f"  → Take more steps: explain(…, steps={4 * steps})."
+            f"  → Take more steps: explain(…, steps={4 * steps}). Where the model "
+            "computes in 16 bits, that is the rounding: explain it in float32."
         )
     return gaps

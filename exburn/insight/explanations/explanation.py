@@ -151,7 +151,9 @@ class Explanation(Insight):
     def from_content(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Self:
-        texts = {name: settings[name] for name in ("method", "scored", "layer")}
+        texts: dict[str, Any] = {
+            name: settings[name] for name in ("method", "scored", "layer")
+        }
         lists = {name: settings[name] for name in ("columns", "values", "inputs")}
         named = all(
             isinstance(v, list) and all(isinstance(name, str) for name in v)
@@ -167,7 +169,7 @@ class Explanation(Insight):
             kind: {n: arrays[f"{kind}/{i}"] for i, n in enumerate(lists[kind])}
             for kind in ("values", "inputs")
         }
-        rest = {n: arrays[n] for n in ("outputs", "scores", "targets")}
+        rest: dict[str, Any] = {n: arrays[n] for n in ("outputs", "scores", "targets")}
         gaps = arrays.get("gaps")
         wide = [*groups["values"].values(), *groups["inputs"].values(), rest["outputs"]]
         flat = [rest["scores"], rest["targets"], *([] if gaps is None else [gaps])]
@@ -199,6 +201,9 @@ def _top(values: np.ndarray, most: int) -> list[tuple[tuple[int, ...], float]]:
     flat = np.abs(values).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:most]
     return [
-        (tuple(int(n) for n in np.unravel_index(i, values.shape)), values.flat[i])
+        (
+            tuple(int(n) for n in np.unravel_index(i, values.shape)),
+            float(values.flat[i]),
+        )
         for i in order
     ]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.symbolic_shapes import describe
 from exburn.data import (
     ArrayDataset,
     column_names,
@@ -116,8 +117,8 @@ def read_baseline(baseline: Any, inputs: Inputs, features: dict[str, Any]) -> di
         baseline: A number, an array, or a dict of them by input.
         features: What is explained, by the number of the input as text.
     """
-    parts = baseline if isinstance(baseline, dict) else None
-    if parts is None and len(features) > 1 and np.ndim(baseline):
+    parts: Any = baseline if isinstance(baseline, dict) else None
+    if parts is None and len(features) > 1 and np.asarray(baseline).ndim:
         raise ArgumentError(
             OP,
             "the baseline of a model with several inputs is a number, or a dict",
@@ -129,14 +130,17 @@ def read_baseline(baseline: Any, inputs: Inputs, features: dict[str, Any]) -> di
     for number, value in features.items():
         name = inputs.names[int(number)]
         base = baseline if parts is None else parts.get(name, 0.0)
-        base = np.asarray(base, value.dtype)
-        forms = ((), value.shape[1:], value.shape)
-        if base.shape not in forms or not np.isfinite(base.astype(np.float64)).all():
+        base = np.asarray(base)
+        fits = base.shape in ((), value.shape[1:], value.shape)
+        fits = fits and base.dtype.kind in "iuf" and bool(np.isfinite(base).all())
+        if fits and not jnp.issubdtype(value.dtype, jnp.inexact):
+            fits = bool((base == base.astype(value.dtype)).all())
+        if not fits:
             raise ArgumentError(
                 OP,
-                f"the baseline of {name!r} must be finite: a number, or an array of "
-                f"shape {value.shape[1:]} or {value.shape}",
-                {"received": base.shape},
+                f"the baseline of {name!r} must be finite, of the input's kind: a "
+                f"number, or an array of shape {value.shape[1:]} or {value.shape}",
+                {"received": describe(base)},
             )
-        bases[number] = np.broadcast_to(base, value.shape)
+        bases[number] = np.broadcast_to(base.astype(value.dtype), value.shape)
     return bases

@@ -141,9 +141,9 @@ def occlusion(scorer: Scorer) -> Callable:
                 covered = {**features, name: jnp.where(patch, base, value)}
                 fall = whole - pick(scorer(groups, x, covered)[0], targets)
                 fall = fall.reshape(-1, *(1,) * (value.ndim - 1))
-                return sums + fall.astype(value.dtype) * patch, None
+                return sums + fall * patch, None
 
-            zeros = jnp.zeros_like(value)
+            zeros = jnp.zeros(value.shape, whole.dtype)
             sums = jax.lax.scan(cover, zeros, patches)[0]
             shares[name] = sums / jnp.maximum(patches.sum(0), 1)
         return shares, {}

@@ -93,7 +93,7 @@ class Replacement(Interceptor):
             return outputs
         before = outputs
         place = looked_up(layer, self._inputs, args, ctx)
-        if place in self._tables:
+        if place is not None and place in self._tables:
             if (rows := self._tables[place]) is not None:
                 outputs = rows.astype(outputs.dtype)
             self.rows[place] = outputs
@@ -247,6 +247,7 @@ def _argument(jaxpr: Any, variable: Any) -> Any:
         return eqn.invars[0]
     if eqn.primitive.name != "div":
         return None
-    exponent = trail(trail(eqn.invars[0])[1].invars[0])[1]
+    quotient = trail(eqn.invars[0])[1]
+    exponent = None if quotient is None else trail(quotient.invars[0])[1]
     shifted = exponent is not None and exponent.primitive.name == "sub"
-    return exponent.invars[0] if shifted else None
+    return exponent.invars[0] if exponent is not None and shifted else None

@@ -173,3 +173,21 @@ def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
     model = exburn.Model(ids, layers.Dense(2)(one_hot))
     with pytest.raises(DataError, match="'ids' holds int"):
         model.explain(np.ones((2, 4), np.int32))
+    with pytest.raises(ArgumentError, match="baseline of 'ids' must be finite"):
+        model.explain(np.ones((2, 4), np.int32), "occlusion", baseline=0.5)
+    assert model.explain(np.ones((2, 4), np.int32), "occlusion").values.shape == (2, 4)
+
+
+def test_a_score_without_an_axis_and_an_entry_of_a_sequence_are_explained(captum):
+    x = exburn.Input((6,))
+    square = exburn.Model(x, exburn.ops.sum(x**2, axis=-1))
+    found = square.explain(captum["mlp/x"])
+    np.testing.assert_allclose(found.values, captum["mlp/x"] ** 2, atol=1e-5)
+    steps = exburn.Sequential([exburn.Input((3, 2)), layers.Dense(4, use_bias=False)])
+    rows = captum["mlp/x"].reshape(4, 3, 2)
+    with pytest.raises(ArgumentError, match="of which one is explained"):
+        steps.explain(rows)
+    found = steps.explain(rows, target=(1, 2))
+    expected = np.zeros_like(rows)
+    expected[:, 1] = rows[:, 1] * steps.get_weights()[0][:, 2]
+    np.testing.assert_allclose(found.values, expected, atol=1e-6)
