@@ -28,6 +28,7 @@ FUNCTIONS = {
     "exburn.compression.quantization.convert": "pack_new packed_policy quantize",
     "exburn.diagnostics.finding": "find_batch_size find_learning_rate",
     "exburn.diagnostics.profiling": "profile",
+    "exburn.insight.curvature": "curvature",
     "exburn.insight.explanations.explaining": "explain",
     "exburn.models.lora": "enable_lora",
     "exburn.serving.http.serve": "serve",
@@ -146,6 +147,7 @@ if TYPE_CHECKING:  # the same tables, for tools: tests/core/test_lazy_names.py c
     from exburn.diagnostics.finding import find_batch_size as find_batch_size
     from exburn.diagnostics.finding import find_learning_rate as find_learning_rate
     from exburn.diagnostics.profiling import profile as profile
+    from exburn.insight.curvature import curvature as curvature
     from exburn.insight.explanations.explaining import explain as explain
     from exburn.models.lora import enable_lora as enable_lora
     from exburn.models.model import Model as Model

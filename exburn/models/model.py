@@ -131,6 +131,7 @@ class Model(Network):
     find_learning_rate = lazy_names.find_learning_rate
     find_batch_size, profile = lazy_names.find_batch_size, lazy_names.profile
     explain = lazy_names.explain
+    curvature = lazy_names.curvature
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
     sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output

@@ -171,7 +171,7 @@ class Steps:
         x, y, w = batch
         loss, outputs, others, parts, masks, own = seen
         outputs = jax.lax.stop_gradient(outputs)
-        count = _weight(self.objective, batch, row_mask, outputs, masks)
+        count = batch_weight(self.objective, batch, row_mask, outputs, masks)
         batch_parts = y, outputs, w, masks, row_mask, count
         totals = self.objective.with_states(state.metrics, own)
         draws = random_keys.key_scope(lambda: _key_of_metrics(state.key()))
@@ -192,7 +192,7 @@ class Steps:
         """What a batch of a group counts for; ``None``: each alike."""
         if not self.optimizer.weighs_batches:
             return None
-        return _weight(self.objective, batch, row_mask, seen[1], seen[4])
+        return batch_weight(self.objective, batch, row_mask, seen[1], seen[4])
 
     def _after_update(
         self, before: TrainState, new: TrainState, update: tuple
@@ -283,6 +283,27 @@ class Steps:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
         return scaled, (loss, outputs, others, parts, masks, own)
 
+    def inference_loss(
+        self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
+    ) -> tuple[jax.Array, Any, dict[str, Any], list[Any], Any]:
+        """The loss of a pass at inference, and what came with it.
+
+        Returns:
+            The loss, the outputs (and those with spare classes), the losses by name,
+            the masks, the states of the model's own metrics.
+        """
+        reference = reference_of_batch(self, arrays, batch, row_mask, key)
+        with self.objective.own.working_on(self.objective.states(totals)) as own:
+            preds, _, ctx = self.split.forward(
+                arrays, batch[0], training=False, key=key, row_mask=row_mask
+            )
+            filled, masks = ctx.attachments(preds)
+            with substituting(ctx.scope):
+                loss, parts, outputs = self._add_up(
+                    batch, (preds, filled), ctx, masks, row_mask, arrays[0], reference
+                )
+        return loss, outputs, parts, masks, own
+
     def eval_step(
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
     ) -> Any:
@@ -291,20 +312,11 @@ class Steps:
         with holding(self.split.numbers, arrays[2]):
             if custom := own_steps(self.custom, "test"):
                 return custom.test(arrays, totals, batch, key)
-            reference = reference_of_batch(self, arrays, batch, row_mask, key)
-            with self.objective.own.working_on(self.objective.states(totals)) as own:
-                preds, _, ctx = self.split.forward(
-                    arrays, x, training=False, key=key, row_mask=row_mask
-                )
-                filled, masks = ctx.attachments(preds)
-                out = preds, filled
-                with substituting(ctx.scope):
-                    loss, parts, out = self._add_up(
-                        batch, out, ctx, masks, row_mask, arrays[0], reference
-                    )
+            seen = self.inference_loss(arrays, totals, batch, row_mask, key)
+            loss, out, parts, masks, own = seen
             totals = self.objective.with_states(totals, own)
             draws = random_keys.key_scope(lambda: _key_of_metrics(key))
-            count = _weight(self.objective, batch, row_mask, out, masks)
+            count = batch_weight(self.objective, batch, row_mask, out, masks)
             seen = y, out, w, masks, row_mask, count
             with draws, substituting(self.split.reading(*arrays)):
                 return self.objective.update(
@@ -661,7 +673,7 @@ def _if_active(item: tuple, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, old)
 
 
-def _weight(
+def batch_weight(
     objective: Objective, batch: Any, row_mask: Any, outputs: tuple, masks: list
 ) -> Any:
     """What a batch's loss counts for in means: its rows, or its tokens."""

@@ -16,6 +16,7 @@ from exburn.layers import Dense
 
 METHODS = {
     "compress": exburn.Model,
+    "curvature": exburn.Model,
     "find_batch_size": exburn.Model,
     "find_learning_rate": exburn.Model,
     "explain": exburn.Model,

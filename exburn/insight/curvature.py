@@ -1,0 +1,496 @@
+"""How a loss bends around a model's weights: ``model.curvature(x, y)``."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.table import Table
+
+from exburn.core.checks import check_count, check_seed
+from exburn.data import ArrayDataset
+from exburn.diagnostics.differences import precise
+from exburn.diagnostics.finding import prepared_aside
+from exburn.errors import ArgumentError, DataError
+from exburn.insight.insight import Insight
+from exburn.models.network import Network
+from exburn.models.session import require_trainer
+from exburn.training.feed.chunking import FeedRequest, make_feed
+from exburn.training.numbers import holding
+from exburn.training.overrides import overrides
+from exburn.training.program import Programs
+from exburn.training.steps import batch_weight
+from exburn.training.trainer import Trainer
+from exburn.visualization.figures import new_axes
+
+_DENSE = 64  # parameters up to which the whole Hessian is made
+_TOLERANCE = 1e-6  # of an eigenvalue, relative to the largest
+
+Arrays = dict[str, Any]
+
+
+class Estimate(NamedTuple):
+    """A mean of random samples.
+
+    Attributes:
+        value: The mean.
+        error: Its standard error.
+    """
+
+    value: float
+    error: float
+
+
+class Curvature(Insight):
+    """The Hessian of a model's loss at its weights, as products with vectors.
+
+    It keeps a copy of the weights and the rows as they were. One that was loaded has
+    the numbers that were computed before it was saved.
+
+    Attributes:
+        parameters: Number of trained numbers, the Hessian's width.
+        rows: Number of rows of the data.
+        loss: The mean loss.
+        gradient_norm: Length of its gradient: small at a minimum.
+        eigenvalues: The largest that ``top`` was last asked for, or ``None``.
+        trace_estimate: What ``trace`` last returned, or ``None``.
+    """
+
+    kind: ClassVar[str] = "curvature"
+
+    def __init__(
+        self,
+        parameters: int,
+        rows: int,
+        loss: float,
+        gradient_norm: float,
+        operator: _Operator | None = None,
+    ):
+        self.parameters, self.rows = parameters, rows
+        self.loss, self.gradient_norm = loss, gradient_norm
+        self.eigenvalues: np.ndarray | None = None
+        self.trace_estimate: Estimate | None = None
+        self._operator = operator
+
+    def product(self, vector: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The Hessian times a vector.
+
+        Args:
+            vector: An array for each trained weight, by its path and of its shape.
+
+        Raises:
+            ArgumentError: Paths or shapes are others, or the object was loaded.
+        """
+        operator = self._require_operator("product")
+        return operator.unflatten(operator.apply(operator.flatten(vector)))
+
+    def top(self, k: int = 1, *, vectors: bool = False, seed: int = 0) -> Any:
+        """The ``k`` largest eigenvalues, the largest first.
+
+        Args:
+            vectors: Whether to return eigenvectors, too: of each eigenvalue a
+                dictionary of arrays by the paths of weights, of length 1.
+            seed: Of the vector that the search begins with.
+
+        Returns:
+            The eigenvalues ``[k]``, or ``(eigenvalues, eigenvectors)``.
+
+        Raises:
+            ArgumentError: ``k`` is out of range, the search does not converge, or the
+                object was loaded.
+        """
+        op = "Curvature.top"
+        operator = self._require_operator("top")
+        k, seed = check_count(op, "k", k), check_seed(op, seed) or 0
+        if k > self.parameters:
+            raise ArgumentError(
+                op, f"k is {k}, of a Hessian with {self.parameters} eigenvalues"
+            )
+        values, columns = largest_eigenpairs(
+            operator.apply, self.parameters, k, np.random.default_rng(seed)
+        )
+        self.eigenvalues = values
+        if not vectors:
+            return values
+        return values, [operator.unflatten(column) for column in columns.T]
+
+    def trace(self, samples: int = 32, *, seed: int = 0) -> Estimate:
+        """The sum of all eigenvalues, estimated from products with random signs.
+
+        Args:
+            samples: Number of products, two at least.
+            seed: Of the signs.
+
+        Returns:
+            ``(value, error)``: the mean of the samples, and its standard error.
+
+        Raises:
+            ArgumentError: An argument is out of range, or the object was loaded.
+
+        Source: M. F. Hutchinson, "A Stochastic Estimator of the Trace of the Influence
+        Matrix", 1989.
+        """
+        op = "Curvature.trace"
+        operator = self._require_operator("trace")
+        samples, seed = (
+            check_count(op, "samples", samples, 2),
+            check_seed(op, seed) or 0,
+        )
+        draws, values = np.random.default_rng(seed), []
+        for _ in range(samples):
+            signs = draws.choice([-1.0, 1.0], self.parameters)
+            values.append(signs @ operator.apply(signs))
+        error = float(np.std(values, ddof=1) / math.sqrt(samples))
+        self.trace_estimate = Estimate(float(np.mean(values)), error)
+        return self.trace_estimate
+
+    def text(self) -> str:
+        return (
+            f"Second derivatives of the mean loss of {self.rows:,} rows by "
+            f"{self.parameters:,} trained numbers, at the weights as they were. The "
+            "loss has the penalties of regularizers in it, and the pass is one at "
+            "inference, without dropout. A large top eigenvalue is a sharp direction: "
+            "gradient descent is stable there with rates below 2 divided by it."
+        )
+
+    def table(self) -> Table:
+        table = Table(title="Curvature of the loss", title_justify="left")
+        table.add_column("Number")
+        table.add_column("Value", justify="right")
+        table.add_row("loss", f"{self.loss:.6g}")
+        table.add_row("length of the gradient", f"{self.gradient_norm:.4g}")
+        if self.trace_estimate is not None:
+            value, error = self.trace_estimate
+            table.add_row("trace", f"{value:.4g} ± {error:.2g}")
+        if self.eigenvalues is not None:
+            for place, value in enumerate(self.eigenvalues, 1):
+                table.add_row(f"eigenvalue {place}", f"{value:.6g}")
+        return table
+
+    def plot(self) -> Any:
+        """Draws the eigenvalues that ``top`` found.
+
+        Returns:
+            The ``matplotlib.figure.Figure``.
+
+        Raises:
+            ArgumentError: ``top`` was not called.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        if self.eigenvalues is None:
+            raise ArgumentError(
+                "Curvature.plot", "there are no eigenvalues yet", hint="Call top(k)."
+            )
+        figure, axes = new_axes("Curvature.plot")
+        axes.plot(range(1, len(self.eigenvalues) + 1), self.eigenvalues, "o-")
+        axes.set_xlabel("eigenvalue, the largest first")
+        axes.set_title("Curvature of the loss", loc="left")
+        return figure
+
+    def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        counts = {"parameters": self.parameters, "rows": self.rows}
+        arrays = {"numbers": np.asarray([self.loss, self.gradient_norm])}
+        if self.eigenvalues is not None:
+            arrays["eigenvalues"] = self.eigenvalues
+        if self.trace_estimate is not None:
+            arrays["trace"] = np.asarray(self.trace_estimate)
+        return counts, arrays
+
+    @classmethod
+    def from_content(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Self:
+        op = "Curvature.load"
+        parameters = check_count(op, "parameters", settings["parameters"])
+        rows = check_count(op, "rows", settings["rows"])
+        if set(arrays) - {"numbers", "eigenvalues", "trace"}:
+            raise ValueError("it has arrays of no curvature")
+        for values in arrays.values():
+            if values.dtype != np.float64 or values.ndim != 1:
+                raise ValueError("its arrays are no float64 numbers in a row")
+        loss, gradient_norm = map(float, arrays["numbers"])
+        curvature = cls(parameters, rows, loss, gradient_norm)
+        if "eigenvalues" in arrays:
+            curvature.eigenvalues = arrays["eigenvalues"]
+            if not 1 <= len(curvature.eigenvalues) <= curvature.parameters:
+                raise ValueError("it has another number of eigenvalues")
+        if "trace" in arrays:
+            value, error = map(float, arrays["trace"])
+            curvature.trace_estimate = Estimate(value, error)
+        return curvature
+
+    def _require_operator(self, name: str) -> _Operator:
+        if self._operator is None:
+            raise ArgumentError(
+                f"Curvature.{name}",
+                "a curvature that was loaded has its numbers, and no model",
+                hint="model.curvature(x, y)",
+            )
+        return self._operator
+
+
+def curvature(
+    self: Network,
+    x: Any,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+) -> Curvature:
+    """Makes the Hessian of the mean loss by the trained weights, as a function.
+
+    The loss is that of ``evaluate``: with the penalties of regularizers, in a pass at
+    inference, where dropout is off and ``BatchNormalization`` uses its running
+    statistics. A product with a vector goes over all rows, batch by batch, in one
+    compiled program. Weights and rows are copied, and stay on the device as long as the
+    object lives; the model is as it was.
+
+    Args:
+        x, y, sample_weight: Data as of ``fit``, as arrays.
+        batch_size: Rows of a batch; they bound the memory.
+
+    Returns:
+        The curvature: ``.top(k)``, ``.trace()``, ``.product(vector)``.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: The model trains nothing, has its own ``train_step``, or weights
+            that are no float32 or float64.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+        >>> curvature = model.curvature(x, np.ones((4, 1)))
+        >>> curvature.top(3).round(4).tolist()
+        [4.0, 2.0, 1.0]
+    """
+    op = "curvature"
+    trainer = require_trainer(self, op)
+    if overrides(self, "train_step"):
+        raise ArgumentError(
+            op,
+            f"{type(self).__name__} computes its loss in its own train_step",
+            hint="Write the loss as compute_loss, or give it to compile.",
+        )
+    with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
+        if not isinstance(data.dataset, ArrayDataset):
+            raise DataError(
+                op,
+                "the rows must be arrays of one length, received a loader of batches, "
+                "or rows of unlike lengths",
+                hint="Take some rows of it: curvature(x[:1000], y[:1000]).",
+            )
+        _check_weights(trainer)
+        operator = _Operator(trainer, data.dataset, data.batch_size)
+    loss, gradient = operator.loss_and_gradient()
+    if not math.isfinite(loss):
+        raise DataError(op, f"the mean loss of the rows is {loss}")
+    norm = float(np.linalg.norm(gradient))
+    return Curvature(operator.size, data.dataset.size, loss, norm, operator)
+
+
+def _check_weights(trainer: Trainer) -> None:
+    """Raises where the Hessian is none; nothing is compiled yet."""
+    holder = trainer.holder
+    if not holder.split.params:
+        raise ArgumentError(
+            "curvature",
+            "no weight is trained",
+            hint="model.unfreeze(…), or layer.trainable = True.",
+        )
+    if holder.placement.spans_processes:
+        raise ArgumentError("curvature", "curvature is for one process")
+    for path, value in holder.split.read()[0].items():
+        if value.dtype not in (np.float32, np.float64):
+            raise ArgumentError(
+                "curvature",
+                "trained weights must be float32 or float64",
+                {"weight": path, "dtype": str(value.dtype)},
+            )
+
+
+class _Operator:
+    """Products of a Hessian with flat vectors of float64, at arrays of its own."""
+
+    def __init__(self, trainer: Trainer, dataset: ArrayDataset, batch_size: int):
+        holder, preparer = trainer.holder, trainer.preparer
+        self._placement, programs = holder.placement, preparer.programs
+        self._arrays = jax.tree.map(jnp.copy, holder.split.read())
+        self._params: Arrays = self._arrays[0]
+        self.size = sum(value.size for value in self._params.values())
+        totals = preparer.fresh_totals("test")
+        self._totals = jax.tree.map(jnp.copy, totals)
+        self._program = programs.further("curvature", lambda: hessian_product(programs))
+        request = FeedRequest(training=True, resident=False)
+        feed = make_feed(preparer, dataset, batch_size, request)
+        self._chunks: list[tuple] = []
+        try:
+            with self._placement.scope():
+                for chunk in feed.epoch(holder.seed, 0):
+                    # A feed writes to its memory again.
+                    arguments = jax.tree.map(jnp.copy, chunk.arguments)
+                    self._chunks.append((*arguments, len(self._chunks)))
+        finally:
+            feed.close()
+
+    def apply(self, vector: np.ndarray) -> np.ndarray:
+        return self._run(vector)[2]
+
+    def loss_and_gradient(self) -> tuple[float, np.ndarray]:
+        loss, gradient, _ = self._run(np.zeros(self.size))
+        return loss, gradient
+
+    def _run(self, vector: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        by_path = self._put(vector)
+        weight, loss = 0.0, 0.0
+        gradient, product = np.zeros(self.size), np.zeros(self.size)
+        for chunk in self._chunks:
+            with self._placement.scope():
+                model = self._arrays, by_path, self._totals
+                args, _ = self._placement.bind((*model, *chunk), 3)
+                sums = jax.device_get(self._program(*args))
+            weight, loss = weight + float(sums[0]), loss + float(sums[1])
+            gradient += self.flatten(sums[2])
+            product += self.flatten(sums[3])
+        return loss / weight, gradient / weight, product / weight
+
+    def flatten(self, arrays: Mapping[str, Any]) -> np.ndarray:
+        """Arrays by path as one vector of float64."""
+        if set(arrays) != set(self._params):
+            raise ArgumentError(
+                "Curvature.product",
+                "a vector has an array for each trained weight",
+                {"weights": ", ".join(self._params), "received": ", ".join(arrays)},
+            )
+        for path, value in self._params.items():
+            if np.shape(arrays[path]) != value.shape:
+                raise ArgumentError(
+                    "Curvature.product",
+                    f"the vector's {path} must have the weight's shape",
+                    {"weight": value.shape, "received": np.shape(arrays[path])},
+                )
+        parts = [np.asarray(arrays[p], np.float64).ravel() for p in self._params]
+        return np.concatenate(parts)
+
+    def unflatten(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        parts, start = {}, 0
+        for path, value in self._params.items():
+            part = vector[start : start + value.size]
+            parts[path] = part.reshape(value.shape).astype(value.dtype)
+            start += value.size
+        return parts
+
+    def _put(self, vector: np.ndarray) -> Arrays:
+        return {
+            path: jax.device_put(part, self._params[path].sharding)
+            for path, part in self.unflatten(vector).items()
+        }
+
+
+def hessian_product(programs: Programs) -> Callable:
+    """A pure function: sums over a chunk's batches of what each counts for, and, times
+    that, of losses, gradients and products of Hessians with a vector.
+    """
+    steps = programs.steps
+
+    def product(arrays, vector, totals, data, index, count, start):
+        params, frozen, others = arrays
+
+        def one(sums, batch, row_mask, rows, key, arrays):
+            def loss(params):
+                groups = params, frozen, others
+                seen = steps.inference_loss(groups, totals, batch, row_mask, key)
+                value, outputs, _, masks, _ = seen
+                parts = steps.objective, batch, row_mask, outputs, masks
+                weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
+                return jnp.sum(value) * weight, weight
+
+            def gradient(params):
+                (value, weight), grads = jax.value_and_grad(loss, has_aux=True)(params)
+                return grads, (weight, value)
+
+            with holding(steps.split.numbers, others):
+                grads, bends, (weight, value) = jax.jvp(
+                    gradient, (params,), (vector,), has_aux=True
+                )
+            return jax.tree.map(jnp.add, sums, (weight, value, grads, bends))
+
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        sums = jnp.float32(0), jnp.float32(0), zeros, zeros
+        chunk = data, index, count, start
+        return steps.over_batches(one, sums, *chunk, arrays=arrays)
+
+    return precise(product)
+
+
+def largest_eigenpairs(
+    apply: Callable[[np.ndarray], np.ndarray],
+    size: int,
+    k: int,
+    draws: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues of a symmetric operator, and their vectors in columns.
+
+    ARPACK's restarted Lanczos method searches with one vector, which sees a multiple
+    eigenvalue once: what is left beside the vectors found is searched again, until it
+    has nothing larger.
+
+    Example:
+        >>> matrix = np.diag(np.r_[3.0, 3.0, np.linspace(0, 1, 98)])
+        >>> draws = np.random.default_rng(0)
+        >>> values, _ = largest_eigenpairs(lambda v: matrix @ v, 100, 3, draws)
+        >>> values.round(4).tolist()
+        [3.0, 3.0, 1.0]
+    """
+    if size <= max(_DENSE, 2 * k + 1):
+        matrix = np.stack([apply(row) for row in np.eye(size)])
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        return values[::-1][:k].copy(), vectors[:, ::-1][:, :k]
+    values, vectors = _search(apply, size, k, draws)
+    scale = float(np.abs(values).max()) or 1.0
+
+    def beside(vector: np.ndarray) -> np.ndarray:
+        inside = vectors.T @ vector
+        bent = apply(vector - vectors @ inside)
+        return bent - vectors @ (vectors.T @ bent) - 2 * scale * (vectors @ inside)
+
+    for _ in range(k):
+        value, vector = _search(beside, size, 1, draws)
+        if value[0] <= values[-1] + 10 * _TOLERANCE * scale:
+            break
+        values, vectors = np.r_[values, value], np.c_[vectors, vector]
+        order = np.argsort(-values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
+        if len(values) > k:
+            values, vectors = values[:k], vectors[:, :k]
+    return values, vectors
+
+
+def _search(
+    apply: Callable, size: int, k: int, draws: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    linalg: Any = importlib.import_module("scipy.sparse.linalg")  # JAX needs SciPy
+    operator = linalg.LinearOperator((size, size), matvec=apply, dtype=np.float64)
+    start = draws.standard_normal(size)
+    try:
+        values, vectors = linalg.eigsh(
+            operator, k, which="LA", v0=start, tol=_TOLERANCE
+        )
+    except linalg.ArpackError as error:
+        raise ArgumentError(
+            "Curvature.top",
+            "the search for eigenvalues does not converge",
+            {"reason": str(error).strip()},
+            hint="Weights and layers of few digits make products uneven: use float32.",
+        ) from error
+    order = np.argsort(-values, kind="stable")
+    return values[order], vectors[:, order]

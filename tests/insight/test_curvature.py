@@ -1,0 +1,157 @@
+"""Curvature, beside dense Hessians that JAX makes of the same loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from tests.distribution.devices import on_devices
+
+import exburn
+from exburn import layers
+from exburn.distribution import FSDP, DataParallel, set_distribution
+from exburn.errors import ArgumentError, DataError, ModelFormatError
+from exburn.insight.curvature import Curvature, largest_eigenpairs
+
+RANDOM = np.random.default_rng(0)
+X, Y = RANDOM.normal(size=(22, 5)), RANDOM.normal(size=(22, 2))
+
+
+def network():
+    """104 parameters; what is drawn in training and penalties are in it."""
+    inputs = exburn.Input((5,))
+    h = layers.Dense(12, "tanh", kernel_regularizer=exburn.regularizers.L2(0.1))(inputs)
+    h = layers.Dropout(0.5)(layers.BatchNormalization()(h))
+    model = exburn.Model(inputs, layers.Dense(2)(h))
+    model.compile("adam", "mse", seed=0)
+    return model
+
+
+def dense_hessian(model, x=X, y=Y, weight=None):
+    """That of the loss as this file writes it."""
+    names = list(model.curvature(x, y, batch_size=8)._operator._params)
+    values = {v.path: v for v in model.trainable_variables}
+    params = {name: jnp.asarray(values[name].numpy()) for name in names}
+    flat, back = ravel_pytree(list(params.values()))
+    others = [v.value for v in model.non_trainable_variables]
+    order = [names.index(v.path) for v in model.trainable_variables]
+
+    def loss(flat):
+        parts = back(flat)
+        trained = [parts[n] for n in order]
+        outputs, _ = model.stateless_call(trained, others, jnp.float32(x))
+        errors = jnp.mean((outputs - jnp.float32(y)) ** 2, axis=-1)
+        if weight is not None:
+            errors = errors * weight
+        kernel = parts[names.index("dense/kernel")]
+        return jnp.mean(errors) + 0.1 * jnp.sum(kernel**2)
+
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(jax.hessian(loss)(flat), np.float64), loss(flat)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    model = network()
+    before = [w.tobytes() for w in model.get_weights()]
+    curvature = model.curvature(X, Y, batch_size=8)
+    assert [w.tobytes() for w in model.get_weights()] == before
+    return model, curvature, *dense_hessian(model)
+
+
+def test_products_and_eigenpairs_are_those_of_the_dense_hessian(compared):
+    model, curvature, dense, loss = compared
+    assert curvature.parameters == len(dense) == 122 and curvature.rows == 22
+    assert curvature.loss == pytest.approx(float(loss), rel=1e-5)
+    values, vectors = curvature.top(4, vectors=True)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(dense)[::-1][:4], rtol=1e-4)
+    scale = values[0]
+    for value, vector in zip(values, vectors, strict=True):
+        flat = curvature._operator.flatten(vector)
+        assert np.linalg.norm(dense @ flat - value * flat) < 1e-4 * scale
+        product = curvature._operator.flatten(curvature.product(vector))
+        np.testing.assert_allclose(product, dense @ flat, atol=1e-4 * scale)
+
+
+def test_the_trace_is_within_its_error(compared):
+    _, curvature, dense, _ = compared
+    value, error = curvature.trace(64)
+    assert 0 < error < 0.1 * value and abs(value - np.trace(dense)) < 4 * error
+
+
+def test_training_afterwards_changes_nothing_of_it():
+    model = network()
+    curvature = model.curvature(X, Y, batch_size=8)
+    first = curvature.top(1)
+    model.fit(X, Y, epochs=2, verbose=0)
+    np.testing.assert_allclose(curvature.top(1), first, rtol=1e-6)
+    assert abs(model.curvature(X, Y, batch_size=8).top(1)[0] / first[0] - 1) > 1e-5
+
+
+@on_devices
+@pytest.mark.parametrize("divided", [False, True])
+def test_eight_devices_find_what_one_does(divided):
+    alone = network()
+    expected = alone.curvature(X, Y, batch_size=16)
+    set_distribution(FSDP(min_size=1) if divided else DataParallel())
+    try:
+        model = network()
+        model.set_weights(alone.get_weights())
+        curvature = model.curvature(X, Y, batch_size=16)
+        np.testing.assert_allclose(curvature.top(2), expected.top(2), rtol=1e-5)
+        np.testing.assert_allclose(curvature.trace(4), expected.trace(4), rtol=1e-5)
+    finally:
+        set_distribution(None)
+
+
+def test_weights_of_rows_count():
+    model, weight = network(), np.float32(np.arange(22) % 3)
+    curvature = model.curvature(X, Y, sample_weight=weight, batch_size=8)
+    dense, _ = dense_hessian(model, weight=weight)
+    largest = np.linalg.eigvalsh(dense)[-1]
+    np.testing.assert_allclose(curvature.top(1), [largest], rtol=1e-4)
+
+
+def test_a_multiple_eigenvalue_counts_as_often_as_it_is_there():
+    model = exburn.Sequential([exburn.Input((40,)), layers.Dense(3)])
+    model.compile("sgd", "mse")
+    x = RANDOM.normal(size=(64, 40))
+    values = model.curvature(x, np.zeros((64, 3))).top(6)
+    both = np.c_[x, np.ones(64)]
+    single = np.linalg.eigvalsh(both.T @ both / 64 * 2 / 3)[::-1]
+    np.testing.assert_allclose(values, np.repeat(single, 3)[:6], rtol=1e-4)
+
+
+def test_a_hessian_whose_eigenvalues_are_all_negative():
+    matrix = -np.diag(np.arange(1.0, 101.0))
+    draws = np.random.default_rng(0)
+    values, _ = largest_eigenpairs(lambda v: matrix @ v, 100, 2, draws)
+    np.testing.assert_allclose(values, [-1, -2], atol=1e-3)
+
+
+def test_a_file_has_the_numbers_and_no_model(compared, tmp_path):
+    curvature = compared[1]
+    curvature.top(2), curvature.trace(4)
+    again = Curvature.load(curvature.save(tmp_path / "c"))
+    assert str(again) == str(curvature) and "eigenvalue 2" in str(again)
+    assert again.plot().axes[0].lines[0].get_ydata().tolist() == list(again.eigenvalues)
+    with pytest.raises(ArgumentError, match="was loaded"):
+        again.top(1)
+    curvature.rows = -1
+    with pytest.raises(ModelFormatError, match="no curvature"):
+        Curvature.load(curvature.save(tmp_path / "d"))
+    curvature.rows = 22
+
+
+def test_what_cannot_be_is_refused_by_name(compared):
+    model, curvature = compared[:2]
+    with pytest.raises(ArgumentError, match="k is 123"):
+        curvature.top(123)
+    with pytest.raises(ArgumentError, match="each trained weight"):
+        curvature.product({"kernel": X})
+    with pytest.raises(DataError, match="must be arrays"):
+        model.curvature(iter([(X, Y)]))
+    frozen = exburn.Sequential([exburn.Input((5,)), layers.Dense(2, trainable=False)])
+    frozen.compile("sgd", "mse")
+    with pytest.raises(ArgumentError, match="no weight is trained"):
+        frozen.curvature(X, Y)
