@@ -50,8 +50,8 @@ class ODE(Layer):
     random numbers, statistics that it changes and losses that it adds are refused.
 
     Each row has its own steps, so its result does not depend on the other rows. State,
-    time and dynamics are computed in float32 at least, whatever the policy. Derivatives
-    are those of reverse mode; ``"direct"`` has those of forward mode, too.
+    time and dynamics are computed in float32 at least, whatever the policy. Second
+    derivatives, and those of forward mode, need ``adjoint="direct"``.
 
     Args:
         dynamics: The right side of the equation, kept as ``self.dynamics``.
@@ -115,6 +115,12 @@ class ODE(Layer):
                 f"dynamics is a layer or a model, received {type(dynamics).__name__}",
                 hint="layers.Lambda(function) makes a layer of a function of y.",
             )
+        if dynamics.is_model and _way(dynamics) == "two":
+            raise ArgumentError(
+                "ODE",
+                "a model whose call takes t and y is not called on both",
+                hint="Model([t, y], outputs) is, and so is a Layer with such a call.",
+            )
         require("diffrax", "ODE", "diffrax integrates the equation", extra="ode")
         self.dynamics = dynamics
         self.t0 = _check_time("t0", t0)
@@ -167,15 +173,15 @@ class ODE(Layer):
             raise ShapeError(
                 self.name, f"an input [batch, …] is needed, received {input_shape}"
             )
-        if not self.dynamics.built:
-            time = (input_shape[0], 1)
-            way = _way(self.dynamics)
-            if way == "pair":
-                self.dynamics.build([time, input_shape])
-            elif way == "two":
-                self.dynamics.build(time, input_shape)
-            else:
-                self.dynamics.build(input_shape)
+        if self.dynamics.built:
+            return
+        time, way = (input_shape[0], 1), _way(self.dynamics)
+        if way == "one":
+            self.dynamics.build(input_shape)
+        elif way == "pair":
+            self.dynamics.build([time, input_shape])
+        else:
+            self.dynamics.build(time, input_shape)
 
     def call(self, inputs, training=False):
         dtype = jnp.promote_types(self.compute_dtype, jnp.float32)

@@ -41,7 +41,12 @@ class Oscillator(L.Layer):
         return jnp.stack([y[:, 1], -y[:, 0]], -1)
 
 
-def make(kind=None, **options):
+class TimedModel(exburn.Model):
+    def call(self, t, y):
+        return t * y
+
+
+def make(**options):
     return L.ODE(L.Dense(3, "tanh"), **options)
 
 
@@ -57,6 +62,7 @@ CONTRACT = {
 
 BAD_ARGUMENTS = [
     (lambda: L.ODE("relu"), "dynamics is a layer"),
+    (lambda: L.ODE(TimedModel()), "a model whose call takes t and y"),
     (lambda: make(t0=1.0), "t0 and t1 must differ"),
     (lambda: make(t1=float("inf")), "t1"),
     (lambda: make(solver="leapfrog"), "solver"),
@@ -135,6 +141,20 @@ def test_gradients_are_those_of_finite_differences():
         move[place] = step
         difference = (loss(weights[0] + move) - loss(weights[0] - move)) / (2 * step)
         np.testing.assert_allclose(gradient[place], difference, rtol=2e-3, atol=1e-3)
+
+
+def test_second_derivatives():
+    layer = L.ODE(
+        L.Lambda(lambda y: -(y**2)), adjoint="direct", max_steps=64, rtol=1e-7
+    )
+    x = np.array([[0.5, 1.0]], "float32")
+    layer(x)
+
+    def total(x):
+        return layer(x).sum()
+
+    at = jax.jit(jax.hessian(total))(x).reshape(2, 2)  # of x / (1 + x)
+    np.testing.assert_allclose(at, np.diag(-2 / (1 + x[0]) ** 3), atol=1e-3)
 
 
 def test_a_row_does_not_depend_on_the_others():
