@@ -19,7 +19,12 @@ from exburn.insight.explanations.inputs import (
     read_baseline,
     read_inputs,
 )
-from exburn.insight.explanations.methods import METHODS, patches_of, quadrature
+from exburn.insight.explanations.methods import (
+    METHODS,
+    orders_of,
+    patches_of,
+    quadrature,
+)
 from exburn.insight.explanations.scores import (
     Scorer,
     Survey,
@@ -41,7 +46,9 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "integrated_gradients": ("baseline", "steps"),
     "gradcam": ("layer",),
     "occlusion": ("baseline", "patch", "stride"),
+    "shapley": ("baseline", "patch", "samples", "seed"),
 }
+_COVERING = ("occlusion", "shapley")  # methods that need no gradient
 
 
 def explain(
@@ -72,21 +79,24 @@ def explain(
         method: ``"saliency"``, the size of the gradient; ``"smooth_gradient"``, its
             mean over inputs with noise; ``"integrated_gradients"``, along the way from
             a baseline; ``"gradcam"``, where a convolution speaks for the target;
-            ``"occlusion"``, what the score loses when a patch is covered.
+            ``"occlusion"``, what the score loses when a patch is covered;
+            ``"shapley"``, what it gains when one is uncovered, as a mean over orders.
         target: The class whose score is explained, or one for each row; a tuple of
             places where outputs have more axes. The class with the largest score by
             default.
         output: The name or number of an output, of a model with several.
-        baseline: Of integrated gradients and occlusion: a number, or an array like a
-            row or like ``x``, in a dict by input where there are several; 0 by default.
+        baseline: Of integrated gradients, occlusion and Shapley values: a number, or an
+            array like a row or like ``x``, in a dict by input where there are several;
+            0 by default.
             For tokens it is a number, in place of their rows of the table.
         steps: Of integrated gradients; 50 by default.
         samples, noise, seed: Of the smooth gradient: 50 inputs, whose noise has a
-            deviation of 0.15 of the row's range, from seed 0.
+            deviation of 0.15 of the row's range, from seed 0. Of Shapley values 50
+            orders, or all where there are no more.
         layer: Of Grad-CAM: a name, a path or a layer; the last convolution by default.
-        patch, stride: Of occlusion: entries along the axes of space, and how far apart
-            patches begin. By default an eighth of an image, a column of a table or a
-            step of a sequence, side by side.
+        patch, stride: Of occlusion, the former of Shapley values, too: entries along
+            the axes of space, and how far apart patches begin. By default an eighth of
+            an image, a column of a table or a step of a sequence, side by side.
         batch_size: Rows of a step.
 
     Returns:
@@ -120,8 +130,11 @@ def explain(
     run = _prepare(self, inputs, method, options, output, width)
     if target is not None or len(run.score_shape) > 1:
         _targets(target, (inputs.rows, *run.score_shape))  # before any compile
-    if method == "occlusion":
-        extras["patches"] = _patches(run, options)
+    if method in _COVERING:
+        extras["patches"] = patches = _patches(run, options)
+    if method == "shapley":
+        samples, seed = _draws(options)
+        extras["orders"] = orders_of(sum(map(len, patches.values())), samples, seed)
     with on_device(self):
         scores, outputs, rows = run.look()
         scores = scores.reshape(inputs.rows, *run.score_shape)
@@ -222,8 +235,7 @@ class _Run:
 def _numbers(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """What a method is given beside the rows, of its numbers."""
     if method == "smooth_gradient":
-        samples = check_count(_OP, "samples", options.get("samples", 50))
-        seed = check_count(_OP, "seed", options.get("seed", 0), 0)
+        samples, seed = _draws(options)
         noise = check_number(_OP, "noise", options.get("noise", 0.15))
         keys = jax.random.split(jax.random.key(seed), samples)
         return {"keys": keys, "noise": np.float32(noise)}
@@ -231,6 +243,12 @@ def _numbers(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
         steps = check_count(_OP, "steps", options.get("steps", 50))
         return dict(zip(("nodes", "weights"), quadrature(steps), strict=True))
     return {}
+
+
+def _draws(options: Mapping[str, Any]) -> tuple[int, int]:
+    """How many samples are drawn, and the seed."""
+    samples = check_count(_OP, "samples", options.get("samples", 50))
+    return samples, check_count(_OP, "seed", options.get("seed", 0), 0)
 
 
 def _prepare(
@@ -325,7 +343,7 @@ def _tables(inputs: Inputs, notes: Survey, method: str) -> tuple[int, ...]:
                 "array stands for it",
                 {"layers": ", ".join(paths)},
             )
-        if not paths and not inputs.floats[number] and method != "occlusion":
+        if not paths and not inputs.floats[number] and method not in _COVERING:
             raise DataError(
                 _OP,
                 f"the input {name!r} holds {inputs.leaves[number].dtype}, which have "
@@ -423,7 +441,7 @@ def _by_token(value: np.ndarray, method: str, is_table: bool) -> np.ndarray:
         return value
     if method in ("saliency", "smooth_gradient"):
         return np.linalg.norm(value, axis=-1)
-    return value.mean(-1) if method == "occlusion" else value.sum(-1)
+    return value.mean(-1) if method in _COVERING else value.sum(-1)
 
 
 def _gaps(

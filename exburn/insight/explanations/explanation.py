@@ -25,6 +25,8 @@ _MEANINGS = {
     "lowers it is left out.",
     "occlusion": "What the score loses when a patch is covered by the baseline, shared "
     "over the patches that cover an entry.",
+    "shapley": "What the score gains when a patch is uncovered, as a mean over orders; "
+    "the patches add up to the difference of the row's score and its baseline's.",
 }
 _ASSUMPTIONS = {
     "saliency": "It holds near the input only.",
@@ -33,6 +35,8 @@ _ASSUMPTIONS = {
     "gradcam": "It is as coarse as the layer.",
     "occlusion": "It depends on the patches and the baseline, and sees no joint effect "
     "of several patches.",
+    "shapley": "It depends on the patches and the baseline, and by chance on the "
+    "orders where these are not all.",
 }
 
 
@@ -179,8 +183,12 @@ class Explanation(Insight):
             raise ValueError("the arrays must have the same rows")
         if any(v.ndim < 2 for v in groups["values"].values()):
             raise ValueError("the values of a row must have an axis")
-        if rest["targets"].dtype.kind not in "iu":
-            raise TypeError("targets must be whole numbers")
+        real = [*groups["values"].values(), rest["scores"]]
+        real += [] if gaps is None else [gaps]
+        if rest["targets"].dtype.kind not in "iu" or any(
+            v.dtype.kind != "f" or not v.size for v in real
+        ):
+            raise TypeError("targets must be whole numbers, values and scores floats")
         columns = tuple(lists["columns"])
         if columns and next(iter(groups["values"].values())).shape[1:] != (
             len(columns),

@@ -6,6 +6,8 @@ targets, extras)``: what the rows' scores owe to each entry of the features.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -151,6 +153,68 @@ def occlusion(scorer: Scorer) -> Callable:
     return run
 
 
+def shapley(scorer: Scorer) -> Callable:
+    """What the score gains when a patch is uncovered, as a mean over orders.
+
+    Source: E. Strumbelj, I. Kononenko, "An Efficient Explanation of Individual
+    Classifications using Game Theory", 2010.
+    """
+
+    def run(groups, x, features, targets, extras):
+        base, patches = extras["baseline"], extras["patches"]
+        ends = np.cumsum([len(covers) for covers in patches.values()])
+        players = dict(zip(patches, np.split(np.arange(ends[-1]), ends), strict=False))
+
+        def score(present: Any) -> Any:
+            mixed = {}
+            for name, covers in patches.items():
+                some = present[players[name]].reshape(-1, *(1,) * (covers.ndim - 1))
+                seen = (some & covers).any(0)
+                mixed[name] = jnp.where(seen, features[name], base[name])
+            return pick(scorer(groups, x, mixed)[0], targets)
+
+        nobody = jnp.zeros(ends[-1], bool)
+        low = score(nobody)
+
+        def walk(sums, order):
+            def join(state, player):
+                present = state[0].at[player].set(True)
+                after = score(present)
+                return (present, after), after - state[1]
+
+            gains = jax.lax.scan(join, (nobody, low), order)[1]
+            return sums.at[order].add(gains), None
+
+        zeros = jnp.zeros((ends[-1], *low.shape), low.dtype)
+        means = jax.lax.scan(walk, zeros, extras["orders"])[0] / len(extras["orders"])
+        shares = {}
+        for name, covers in patches.items():
+            share = jnp.tensordot(means[players[name]].T, covers.astype(low.dtype), 1)
+            shares[name] = jnp.broadcast_to(share, features[name].shape)
+        return shares, {}
+
+    return run
+
+
+def orders_of(players: int, samples: int, seed: int) -> np.ndarray:
+    """Orders in which players join: all, where there are no more, else random ones.
+
+    Of random ones every second is the reverse of the one before.
+
+    Example:
+        >>> orders_of(2, 50, 0).tolist()
+        [[0, 1], [1, 0]]
+        >>> orders_of(9, 4, 0).shape
+        (4, 9)
+    """
+    if players <= 20 and math.factorial(players) <= samples:
+        return np.array([*itertools.permutations(range(players))], np.int32)
+    rng = np.random.default_rng(seed)
+    orders = [rng.permutation(players) for _ in range((samples + 1) // 2)]
+    pairs = [order[::step] for order in orders for step in (1, -1)]
+    return np.array(pairs[:samples], np.int32)
+
+
 def patches_of(
     shape: tuple[int, ...], axes: tuple[int, ...], patch: tuple, stride: tuple
 ) -> np.ndarray:
@@ -208,4 +272,5 @@ METHODS: Mapping[str, Callable[[Scorer], Callable]] = {
     "integrated_gradients": integrated_gradients,
     "gradcam": gradcam,
     "occlusion": occlusion,
+    "shapley": shapley,
 }

@@ -50,9 +50,10 @@ def cnn(captum):
 
 def test_a_table_is_explained_as_captum_does(mlp, captum):
     x = captum["mlp/x"]
-    options = {"baseline": captum["mlp/base"], "steps": 20}
-    for method in ("saliency", "integrated_gradients", "occlusion"):
-        own = options if method == "integrated_gradients" else {}
+    base = {"baseline": captum["mlp/base"]}
+    options = {"saliency": {}, "occlusion": {}, "shapley": base | {"samples": 720}}
+    options["integrated_gradients"] = base | {"steps": 20}
+    for method, own in options.items():
         found = mlp.explain(x, method, batch_size=3, **own)
         np.testing.assert_allclose(found.values, captum[f"mlp/{method}"], atol=1e-5)
         assert found.scored == "softmax" and "softmax" in found.text()
@@ -101,6 +102,16 @@ def test_the_smooth_gradient_is_the_mean_over_inputs_with_noise(mlp, captum):
         x, "smooth_gradient", samples=8, noise=0.3, seed=5, batch_size=3
     )
     np.testing.assert_allclose(apart.values, found.values, atol=1e-6)
+
+
+def test_some_orders_of_patches_add_up_to_the_difference_of_scores(cnn, captum):
+    x = captum["cnn/x"]
+    found = cnn.explain(x, "shapley", target=2, patch=5, samples=6, baseline=0.5)
+    blank = cnn.explain(np.full_like(x[:1], 0.5), "saliency", target=2)
+    sums = found.values[:, ::5, ::5, 0].sum((1, 2))
+    np.testing.assert_allclose(sums, found.scores - blank.scores, atol=1e-5)
+    again = cnn.explain(x[1:], "shapley", target=2, patch=5, samples=6, baseline=0.5)
+    np.testing.assert_allclose(again.values, found.values[1:], atol=1e-5)
 
 
 def test_few_steps_leave_a_gap_that_is_warned_of(mlp, captum):

@@ -70,6 +70,7 @@ found = {
     "mlp/integrated_gradients": attr.IntegratedGradients(mlp).attribute(
         x, base, target=target, n_steps=20
     ),
+    "mlp/shapley": attr.ShapleyValues(mlp).attribute(x, base, target=target),
     "mlp/occlusion": attr.Occlusion(mlp).attribute(x, (1,), target=target),
 }
 x = torch.tensor(arrays["cnn/x"].transpose(0, 3, 1, 2).copy())
