@@ -151,7 +151,12 @@ def explain(
             inputs.names[int(number)]: _by_token(value, method, number in rows)
             for number, value in values.items()
         },
-        inputs=dict(zip(inputs.names, inputs.leaves, strict=True)),
+        inputs={
+            name: value.astype(np.int64) if str(number) in rows else value
+            for number, (name, value) in enumerate(
+                zip(inputs.names, inputs.leaves, strict=True)
+            )
+        },
         outputs=outputs,
         scores=picked[:, 0],
         targets=targets,

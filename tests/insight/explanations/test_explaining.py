@@ -143,6 +143,14 @@ def test_tokens_beside_numbers_are_explained_by_the_rows_of_their_table():
         model.explain(x)
 
 
+def test_tokens_that_come_as_floats_are_drawn_as_tokens():
+    model = exburn.Sequential(
+        [exburn.Input((3,)), layers.Embedding(5, 2), layers.Flatten(), layers.Dense(2)]
+    )
+    found = model.explain(np.array([[1, 4, 0]]), "saliency")
+    assert [text.get_text() for text in found.plot().axes[0].texts] == ["1", "4", "0"]
+
+
 def test_columns_of_a_table_have_their_names(mlp, captum, tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(captum["mlp/x"], columns=list("abcdef"))
