@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         metal_available,
     )
     from exburn.serving import Serving
+    from exburn.training.privacy.accounting import Privacy
     from exburn.tuning import (
         PBT,
         Halving,
@@ -189,6 +190,7 @@ _LAZY_NAMES = {
         "metal_available"
     ),
     "exburn.serving": "Serving",
+    "exburn.training.privacy.accounting": "Privacy",
     "exburn.tuning": "PBT Halving Hyperband choice log_uniform sweep uniform",
     "jax": "name_scope=named_scope",
 }
@@ -197,7 +199,7 @@ _LAZY_NAMES = {
 __all__ = [
     "DTypePolicy", "Distiller", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
-    "Model", "Operation", "Optimizer", "PBT", "PrecisionPolicy", "Quantizer",
+    "Model", "Operation", "Optimizer", "PBT", "PrecisionPolicy", "Privacy", "Quantizer",
     "Regularizer", "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol",
     "SymbolicScope", "Variable", "activations", "applications", "as_keras", "backend",
     "benchmark", "callbacks", "check_gradients", "choice", "clone", "compression",

@@ -29,6 +29,7 @@ class History(Callback):
             data, the device, the host and validation.
         data_waits: The share of each epoch that was spent waiting for data, from 0
             to 1; 0 if that was less than 0.05 s.
+        privacy: Of `compile(privacy=…)`: what was spent of the rows' privacy.
 
     An epoch is recorded as a whole or not at all: an exception or Ctrl-C never
     leaves one name with a value more than another.
@@ -53,6 +54,7 @@ class History(Callback):
         self.run: Path | None = None
         self.profile: list[dict[str, float]] | None = None
         self.data_waits: list[float] = []
+        self.privacy: Any = None
         self._epochs: dict[str, list[int]] = {}
         self._restored = False
 

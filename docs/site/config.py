@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Callbacks", "callbacks"),
     ("Find settings, look into a run", "finding"),
     ("What a prediction rests on", "explanations"),
+    ("Private training", "privacy"),
     ("Runs, dashboard, loggers, commands", "runs"),
     ("Own layers, losses, loops", "custom_layers"),
     ("Save and load", "saving"),

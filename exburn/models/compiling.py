@@ -18,6 +18,7 @@ from exburn.models.options import (
     weigh_batches,
     with_accuracy,
 )
+from exburn.models.private_training import check_private_model
 from exburn.models.session import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
@@ -25,8 +26,10 @@ from exburn.runtime.blocks.rematerializing import KINDS
 from exburn.runtime.device import device_of
 from exburn.runtime.sharding.strategies import Distribution, make_distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.objective.objective import Objective
 from exburn.training.overrides import overrides
+from exburn.training.privacy.accounting import Privacy
 from exburn.training.trainer import Trainer
 
 
@@ -71,6 +74,7 @@ def compile(
     unroll: int | str = "auto",
     join_batches: int | str = "auto",
     remat: str | None = None,
+    privacy: Privacy | None = None,
 ) -> None:
     """Sets what the model is trained with. Nothing is compiled yet.
 
@@ -123,6 +127,9 @@ def compile(
             ``"activations"``: the results of their matrix products, convolutions and
             attention are kept, too. On a GPU ``"offload"``: what goes into blocks waits
             in the host's memory. ``model.remat`` has single layers computed again.
+        privacy: An ``exburn.Privacy``: ``fit`` trains by DP-SGD, so that the weights
+            say little of any single row. Losses and metrics are logged as they are:
+            they are not private.
 
     Raises:
         UnknownNameError: An unknown optimizer, loss or metric.
@@ -142,6 +149,8 @@ def compile(
     objective = objective_of(parts)
     chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
     distribution = _distribution_of(mesh, layout, device)
+    others = eager, remat, distribution, accumulate_gradients not in (None, 1)
+    _check_privacy(self, privacy, chosen, objective, others)
     set_options(
         chosen,
         learning_rate=learning_rate,
@@ -153,13 +162,13 @@ def compile(
         nesterov=nesterov,
     )
     weigh_batches(chosen, objective.by_tokens)
-    run = self._training_session
-    before = run.trainer
+    run, before = self._training_session, self._training_session.trainer
     run.optimizer, run.variants, run.check_numerics = chosen, {}, check_numerics
     run.loss = run.loss if parts["loss"] is None else parts["loss"]
     run.warmup = warm_up(warmup, "compile")
     scaling = {"auto_scale_loss": bool(auto_scale_loss)}
     run.settings = {"optimizer": optimizer, **parts, "seed": seed, **scaling}
+    run.hold_privacy(privacy)
     run.divide(distribution)
     _reseed(self, seed)
     run.trainer = Trainer(
@@ -169,8 +178,8 @@ def compile(
         seed=seed,
         eager=eager,
         remat=remat,
-        **scaling,
-        **lengths,
+        private=privacy is not None,
+        **scaling | lengths,
     )
     if before is not None:
         run.trainer.take_over(before)
@@ -200,6 +209,34 @@ def _check_remat(model: Network, remat: Any, eager: bool) -> None:
             f"remat={remat!r} cannot be had: {reason}",
             hint="remat='blocks', or none.",
         )
+
+
+def _check_privacy(
+    model: Network,
+    privacy: Any,
+    optimizer: Any,
+    objective: Objective,
+    others: tuple,
+) -> None:
+    """Raises unless training can be private, where it is to be.
+
+    Args:
+        others: ``run_eagerly``, ``remat``, the mesh, and whether gradients accumulate.
+    """
+    if privacy is None:
+        return
+    names = "run_eagerly", "remat", "mesh", "accumulate_gradients"
+    own = own_step(model)
+    refused = {
+        f"{own} of the model's own": own is not None,
+        "accumulate='tokens'": objective.by_tokens,
+        "a loss of log-probabilities": likelihood_loss(objective.losses) is not None,
+        **{
+            n: value not in (None, False)
+            for n, value in zip(names, others, strict=True)
+        },
+    }
+    check_private_model(model, privacy, optimizer, refused)
 
 
 def count_by_tokens(model: Network) -> None:

@@ -30,6 +30,11 @@ from exburn.models.preparing import (
     spans_processes,
     tokens_of_step,
 )
+from exburn.models.private_training import (
+    PrivateFit,
+    check_private_fit,
+    privacy_spent,
+)
 from exburn.models.saving import warmup_config
 from exburn.models.session import require_trainer
 from exburn.module.building import require_built
@@ -214,6 +219,7 @@ def begin_fit(
     warmup = own_warmup or model._training_session.warmup
     user = CallbackList(request.callbacks)
     prepare_for_fit(model, data)
+    check_private_fit(model, request, data)
     history = model.history = History()
     history.seed = holder.seed
     callbacks = _callbacks_of_fit(model, request, data, warmup, user, history, loop)
@@ -229,20 +235,27 @@ def begin_fit(
     ):
         if request.run is not None:
             history.run = _record(model, callbacks, request, data)
-        epochs = trainer.begin_fit(
-            request,
-            data,
-            callbacks=callbacks,
-            owner=model,
-            resume=find(request.resume, callbacks, spans_processes(model)),
-            options=_options_of(request, data, warmup),
-        )
+        resume = find(request.resume, callbacks, spans_processes(model))
+        private = PrivateFit(model, request, data, resume)
         try:
-            yield epochs
-        except BaseException:
-            trainer.end_fit(epochs.feed, failed=True)
-            raise
-        trainer.end_fit(epochs.feed)
+            epochs = trainer.begin_fit(
+                request,
+                data,
+                callbacks=callbacks,
+                owner=model,
+                resume=resume,
+                options=_options_of(request, data, warmup) | private.options,
+            )
+            private.begin()
+            try:
+                yield epochs
+            except BaseException:
+                trainer.end_fit(epochs.feed, failed=True)
+                raise
+            trainer.end_fit(epochs.feed)
+        finally:
+            private.end()
+    history.privacy = privacy_spent(model)
     history.data_waits = trainer.timing.waits
     if request.profile:
         history.profile = trainer.timing.epochs

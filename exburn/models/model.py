@@ -40,6 +40,7 @@ from exburn.models.compiling import is_eager
 from exburn.models.lora import active_name, adapter_names
 from exburn.models.network import Network
 from exburn.models.pickling import reduce_model
+from exburn.models.private_training import PrivacySpent, privacy_spent
 from exburn.models.session import (
     require_hook,
     require_idle,
@@ -270,6 +271,11 @@ class Model(Network):
     @history.setter
     def history(self, history: History) -> None:
         self._training_session.history = history
+
+    @property
+    def privacy(self) -> PrivacySpent | None:
+        """What ``compile(privacy=…)`` has spent of the rows' privacy: ``epsilon`` …"""
+        return privacy_spent(self)
 
     @property
     def run_eagerly(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
 from exburn.models.network import Network
+from exburn.models.private_training import privacy_config, privacy_from_config
 from exburn.models.session import require_hook
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
@@ -163,6 +165,8 @@ def get_compile_config(self: Network) -> dict[str, Any] | None:
         arguments[name] = _each(arguments[name], _describe_with(metrics.serialize))
     arguments["warmup"] = warmup_config(arguments["warmup"])
     arguments["device"] = _device_config(arguments["device"])
+    if "privacy" in arguments:
+        arguments["privacy"] = privacy_config(arguments["privacy"])
     return arguments
 
 
@@ -184,7 +188,15 @@ def compile_arguments(model: Network) -> dict[str, Any] | None:
         "warmup": run.warmup,
         "device": run.device,
         "mesh": run.distribution,
+        **_privacy_of(run),
     }
+
+
+def _privacy_of(run: Any) -> dict[str, Any]:
+    """The ``privacy`` of ``compile``, with what was spent since."""
+    if run.privacy is None:
+        return {}
+    return {"privacy": dataclasses.replace(run.privacy, spent=tuple(run.spent))}
 
 
 def compile_from_config(self: Any, config: Mapping[str, Any]) -> None:
@@ -207,6 +219,8 @@ def compile_from_config(self: Any, config: Mapping[str, Any]) -> None:
         arguments["warmup"] = WarmUp(**config["warmup"])
     if config.get("device") is not None:
         arguments["device"] = _device_or_default(config["device"])
+    if config.get("privacy") is not None:
+        arguments["privacy"] = privacy_from_config(config["privacy"])
     self.compile(**arguments)
 
 

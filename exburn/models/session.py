@@ -12,6 +12,7 @@ from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
 from exburn.training.prepare import Preparer
+from exburn.training.privacy.accounting import Privacy, Spending
 from exburn.training.state_holder import StateHolder
 from exburn.training.trainer import Trainer
 
@@ -30,6 +31,9 @@ class Session:
         generation: The programs of ``generate``, and the plan that they were made for.
         in_four_bits: References to the arrays of the model, and the model in 4 bits
             that was made of them as a draft.
+        privacy: As of ``compile``.
+        spent: What private trainings have spent of these weights' privacy.
+        private_fit: The private ``fit`` under way, which counts its steps.
     """
 
     def __init__(self):
@@ -50,6 +54,9 @@ class Session:
         self.columns: tuple[str, ...] | None = None  # of the frame that fit was given
         self.generation: Any = None  # programs, and the plan that was made for them
         self.in_four_bits: Any = None
+        self.privacy: Privacy | None = None
+        self.spent: list[Spending] = []
+        self.private_fit: Any = None
 
     @property
     def preparer(self) -> Preparer:
@@ -84,6 +91,12 @@ class Session:
         if self.distribution is not None or self.device is not None:
             return self.distribution
         return distribution()
+
+    def hold_privacy(self, privacy: Privacy | None) -> None:
+        """Trains with this from now on; what was spent before counts on."""
+        self.privacy = privacy
+        if privacy is not None and privacy.spent:
+            self.spent = list(privacy.spent)
 
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""

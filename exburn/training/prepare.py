@@ -43,6 +43,7 @@ class Preparer:
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
         join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
         remat: As of ``compile``.
+        private: As of ``ProgramCache``.
 
     Attributes:
         splitter: Builds and splits the module; its numbers that are arguments.
@@ -65,12 +66,17 @@ class Preparer:
         join_batches: int | str = "auto",
         eager: bool = False,
         remat: str | None = None,
+        private: bool = False,
     ):
         self.holder, self.objective = holder, objective or Objective()
         self.steps_per_execution, self.join_batches = steps_per_execution, join_batches
         self.splitter, self.passes = Splitter(holder), ForwardCache(holder)
         self.program_cache = ProgramCache(
-            holder, self.splitter, self.passes, unroll=unroll, eager=eager, remat=remat
+            *(holder, self.splitter, self.passes),
+            unroll=unroll,
+            eager=eager,
+            remat=remat,
+            private=private,
         )
         self.custom: CustomSteps | None = None
         self.readings: Readings | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
 import jax
 
+from exburn.errors import ArgumentError
 from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.block_stacks import find_stacks
 from exburn.training.compile_log import CompileLog
@@ -16,6 +18,8 @@ from exburn.training.fingerprint import Fingerprint
 from exburn.training.forward_cache import ForwardCache
 from exburn.training.objective.objective import Objective
 from exburn.training.placement import OneDevice, OnMesh
+from exburn.training.privacy.clipping import Mechanism
+from exburn.training.privacy.row_gradients import private_gradient
 from exburn.training.program import Programs
 from exburn.training.settings import Settings
 from exburn.training.splitting import Splitter
@@ -31,6 +35,8 @@ class ProgramCache:
     Attributes:
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
+        private: Whether gradients are private: programs train with a mechanism alone.
+        mechanism: That of the ``fit`` under way.
         variant: Names the options of ``fit`` in force; programs are kept for each.
     """
 
@@ -43,9 +49,12 @@ class ProgramCache:
         unroll: int | str,
         eager: bool,
         remat: str | None = None,
+        private: bool = False,
     ):
         self._holder, self._splitter, self._passes = holder, splitter, passes
         self.asked_unroll, self.eager, self.remat = unroll, eager, remat
+        self.private = private
+        self.mechanism: Mechanism | None = None
         self.trace_counts: Counter[str] = Counter()
         self.compilations = CompileLog(holder.tell_compiled)
         self.variant: Any = None
@@ -58,7 +67,8 @@ class ProgramCache:
     def find(self, objective: Objective, custom: CustomSteps | None) -> Programs:
         """The programs of the module and the optimizer as they are now."""
         placement = self._holder.placement
-        options = self.variant, self.eager, placement.distribution
+        own = self.variant, self.mechanism
+        options = own, self.eager, placement.distribution
         key = options, getattr(self._holder.optimizer, "revision", 0)
         if key not in self._programs:
             others = reversed(self._programs.items())
@@ -81,11 +91,18 @@ class ProgramCache:
         Args:
             like: Programs that differ in the optimizer alone.
         """
+        if self.private and lanes is not None:
+            raise ArgumentError(
+                "sweep",
+                "a model that is compiled with privacy= cannot be trained in lanes: "
+                "each of them would have an epsilon of its own",
+                hint="Call fit for each of the models, with a seed of its own.",
+            )
         holder, splitter, passes = self._holder, self._splitter, self._passes
         joins_lookups = passes.joins_lookups(placement.parts)
         stacks = None
         own = own_steps(custom, "train") or self.eager or lanes
-        own = own or self.remat is not None
+        own = own or self.remat is not None or self.private
         if not (own or joins_lookups or isinstance(placement, OnMesh)):
             stacks = find_stacks(passes.blocks, holder.split, holder.optimizer)
         steps = Steps(
@@ -103,6 +120,7 @@ class ProgramCache:
             lanes=lanes,
             stacks=stacks,
             remat=self.remat,
+            private=self._private_gradient(),
         )
         settings = Settings.of(
             holder.module,
@@ -119,6 +137,11 @@ class ProgramCache:
             options=self.compiler_options,
             like=like,
         )
+
+    def _private_gradient(self) -> Any:
+        if not self.private:
+            return None
+        return functools.partial(private_gradient, self.mechanism)
 
     def unroll(self, training: bool) -> int:
         """Steps compiled into one turn of the loop of training, or of the others."""

@@ -192,6 +192,10 @@ class StateHolder:
         if mine is others:
             self.opt_state, self._was_read = other.opt_state, other._was_read
 
+    def count_on(self, other: StateHolder) -> None:
+        """Counts batches and epochs on from those of another one."""
+        self.step, self.epochs = other.step, other.epochs
+
     def refit_state(self) -> None:
         """Fits the optimizer's state to other options."""
         if self.opt_state is not None and self.current_split is not None:

@@ -55,16 +55,15 @@ class Steps:
     Args:
         counts: Traces of each program so far; incremented here, read by users.
         custom: Steps that the model's class defines itself, if any.
-        unroll: Steps of a chunk that are compiled into one iteration of the loop, of
-            the programs that train, and of others.
+        unroll: Steps of one iteration of a loop: of programs that train, of others.
         pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
         joins_lookups: Whether the gradients of lookups are summed at once: ``lookups``.
         compiling: Called with a program's name before it is compiled.
         lanes: What makes of a step of one model that of many, whose states and totals
             have a leading axis; see ``exburn.tuning.lanes``. ``None`` for one model.
         stacks: How parameters of equal blocks are put together for ``train``.
-        remat: Whether equal blocks are computed again for the gradient, as of
-            ``compile``.
+        remat: As of ``compile``.
+        private: ``private_gradient`` with its mechanism, where training is private.
     """
 
     def __init__(
@@ -84,15 +83,16 @@ class Steps:
         lanes: Any = None,
         stacks: BlockStacks | None = None,
         remat: str | None = None,
+        private: Callable | None = None,
     ):
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.custom, self.unroll = counts, custom, unroll
         self._pointwise, self._joins_lookups = pointwise, joins_lookups
         self.placement = placement or OneDevice()
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
-        self.stacks, self.remat = stacks, remat
-        makes_scores = eager or lanes is not None
-        self._add_up = functools.partial(_add_up, split, objective, makes_scores)
+        self.stacks, self.remat, self.private = stacks, remat, private
+        scores = bool(eager or private or lanes)
+        self._add_up = functools.partial(_add_up, split, objective, scores)
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -151,9 +151,10 @@ class Steps:
 
     def _gradient_of_loss(self) -> Callable:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
-        plain: Callable = self.loss
-        if self.remat is not None:
-            plain = remat_blocks(self.loss, self.remat)
+        if self.private is not None:
+            return functools.partial(self.private, self.loss)
+        blocks = self.remat is not None
+        plain: Callable = remat_blocks(self.loss, self.remat) if blocks else self.loss
         loss = self.placement.gathering(plain)
         if self._joins_lookups and loss == self.loss:
             return value_and_grad(loss, self.placement.totals)
@@ -328,7 +329,7 @@ class Steps:
         """The state after a chunk of batches, each of which makes an update."""
 
         def body(state, item, data=data, next_state=self.placement.next_state):
-            batch, row_mask = _batch(data, item, self.placement)
+            batch, row_mask = _batch(data, item, self.placement, not self.private)
             new = _if_active(item, self.step(state, batch, row_mask), state)
             return next_state(new), None
 
@@ -632,8 +633,14 @@ def _run_once(body: Callable, carry: Any, items: tuple) -> tuple[Any, Any]:
     return carry, jax.tree.map(lambda v: v[None], out)
 
 
-def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
-    """The batch of one step, and which of its rows are real (``None``: all)."""
+def _batch(
+    data: Any, item: tuple, placement: OneDevice, least: int | bool = 1
+) -> tuple[Any, Any]:
+    """The batch of one step, and which of its rows are real (``None``: all).
+
+    Args:
+        least: How many are called real, even if fewer are.
+    """
     source, count, _ = item
     batch = source
     if not isinstance(source, tuple):  # row numbers into resident data
@@ -643,7 +650,7 @@ def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
     if count is None:
         return batch, None
     size = jax.tree.leaves(batch)[0].shape[0]
-    return batch, placement.batch(_is_real(count[0], size))
+    return batch, placement.batch(_is_real(count[0], size, least))
 
 
 def batch_at(data: Any, index: Any, count: Any, at: Any, placement: OneDevice) -> Any:
@@ -652,15 +659,15 @@ def batch_at(data: Any, index: Any, count: Any, at: Any, placement: OneDevice) -
     return _batch(data, item, placement)
 
 
-def _is_real(count: jax.Array, rows: int) -> jax.Array:
-    """Which rows of a batch are real: one of them at least.
+def _is_real(count: jax.Array, rows: int, least: int | bool = 1) -> jax.Array:
+    """Which rows of a batch are real.
 
     Args:
         count: How many of the first ones; or, ``[parts]``, of each part of the batch.
     """
     if not count.ndim:
-        return jnp.arange(rows) < jnp.maximum(count, 1)
-    count = jnp.where(count.any(), count, 1)
+        return jnp.arange(rows) < jnp.maximum(count, int(least))
+    count = jnp.where(count.any(), count, int(least))
     return (jnp.arange(rows // len(count)) < count[:, None]).reshape(-1)
 
 

@@ -87,6 +87,7 @@ class Trainer:
             join_batches=preparer.join_batches,
             eager=preparer.eager,
             remat=preparer.program_cache.remat,
+            private=preparer.program_cache.private,
             auto_scale_loss=holder.auto_scale_loss,
         )
         new.take_over(self)
@@ -96,6 +97,8 @@ class Trainer:
         """Goes on with the arrays of another one of the same module."""
         self.holder.placement = other.holder.placement
         self.holder.take_over(other.holder)
+        if self.preparer.program_cache.private:  # else a seed would repeat its noise
+            self.holder.count_on(other.holder)
 
     # ------------------------------------------------------------------ whole data
     def begin_fit(

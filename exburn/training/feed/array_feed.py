@@ -69,6 +69,7 @@ class ArrayFeed:
         is_proven: Whether those were the ones that it should have, once it is over.
     """
 
+    draws = False  # whether steps draw their rows: an epoch has any number of them
     ended = None  # arrays always give an epoch's batches
     is_proven = False
 
@@ -108,7 +109,7 @@ class ArrayFeed:
             self.batch_size = min(batch_size, power_of_two(full))
         self.steps = math.ceil(self.size / self.batch_size)
         if steps is not None:
-            self.steps = steps if own else min(self.steps, steps)
+            self.steps = steps if own or self.draws else min(self.steps, steps)
         covered = min(self.steps * self.batch_size, self.size)
         self.samples = covered
         rest = covered - (self.steps - 1) * self.batch_size

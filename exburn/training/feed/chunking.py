@@ -19,13 +19,20 @@ from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
-from exburn.training.feed.base import ArrayFeed, Feed, RaggedFeed, StreamFeed
+from exburn.training.feed.base import (
+    ArrayFeed,
+    Feed,
+    RaggedFeed,
+    StreamFeed,
+    count_steps,
+)
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.keeping import may_keep
 from exburn.training.feed.kept_arrays import KeptArrays
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
+from exburn.training.feed.poisson_feed import PoissonFeed, capacity_of
 from exburn.training.feed.sampled_feed import SampledDataset, SampledFeed
 from exburn.training.placement import OneDevice
 from exburn.training.prepare import Preparer
@@ -93,6 +100,8 @@ def make_feed(
         return _make_stream_feed(prepared, dataset, request)
     if isinstance(dataset, RaggedDataset):
         return _make_ragged_feed(prepared, dataset, batch_size, request)
+    if request.training and prepared.program_cache.mechanism is not None:
+        return _make_poisson_feed(prepared, dataset, batch_size, request)
     return _make_array_feed(prepared, dataset, batch_size, request)
 
 
@@ -176,6 +185,36 @@ def _make_array_feed(
         and not resident
         and not request.training
         and _keeps_chunks(dataset, store, placement),
+    )
+
+
+def _make_poisson_feed(
+    prepared: Preparer, dataset: ArrayDataset, batch_size: int, request: FeedRequest
+) -> PoissonFeed:
+    placement, store = prepared.holder.placement, request.store
+    asked = request.resident
+    resident, reason = _place(dataset, asked, request.reused, placement, store)
+    rows = capacity_of(dataset.size, batch_size)
+    x = jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
+    )
+    size = max(1, dataset.nbytes // dataset.size * rows)
+    longest = request.most or _steps(prepared, x, size, resident, request)
+    longest, _ = _group_steps(prepared, longest, request)
+    steps = count_steps(dataset, batch_size, request.steps)
+    assert steps is not None
+    return PoissonFeed(
+        dataset,
+        batch_size,
+        longest,
+        steps=steps,
+        resident=resident,
+        fixed=request.fixes_steps(prepared),
+        reason=reason,
+        earlier=request.earlier,
+        placement=placement,
+        store=store,
+        owners=request.owners,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from exburn.core.checks import check_count, check_number
@@ -108,8 +110,9 @@ class Privacy:
         if not any(one.steps for one in spending):
             return 0.0
         accountant = self._new_accountant()
-        accountant.compose(_event_of(spending))
-        return float(accountant.get_epsilon(self.delta))
+        with _quiet():
+            accountant.compose(_event_of(spending))
+            return float(accountant.get_epsilon(self.delta))
 
     def noise_for(
         self, rate: float, steps: int, before: Sequence[Spending] = ()
@@ -128,7 +131,7 @@ class Privacy:
         already = self.epsilon_of(before)
         reason = f"epsilon={already:.4g} was spent before"
         if already < self.epsilon:
-            noise = self._calibrated(rate, steps, before)
+            noise = self._calibrate(rate, steps, before)
             if noise is not None:
                 return noise
             reason = f"the noise would be more than {_MOST_NOISE:,.0f} times the clip"
@@ -139,7 +142,7 @@ class Privacy:
             hint="A larger epsilon, fewer epochs, smaller batches, or more rows.",
         )
 
-    def _calibrated(
+    def _calibrate(
         self, rate: float, steps: int, before: Sequence[Spending]
     ) -> float | None:
         """The least noise of further steps; ``None`` if it would be too much."""
@@ -155,14 +158,15 @@ class Privacy:
         if epsilon(_LEAST_NOISE) <= self.epsilon:
             return _LEAST_NOISE
         dp = _dp_accounting()
-        noise = dp.calibrate_dp_mechanism(
-            self._new_accountant,
-            lambda noise: _event_of([*before, Spending(noise, rate, steps)]),
-            self.epsilon,
-            self.delta,
-            dp.ExplicitBracketInterval(_LEAST_NOISE, _MOST_NOISE),
-            tol=1e-6,
-        )
+        with _quiet():
+            noise = dp.calibrate_dp_mechanism(
+                self._new_accountant,
+                lambda noise: _event_of([*before, Spending(noise, rate, steps)]),
+                self.epsilon,
+                self.delta,
+                dp.ExplicitBracketInterval(_LEAST_NOISE, _MOST_NOISE),
+                tol=1e-6,
+            )
         return float(noise)
 
     def _new_accountant(self) -> Any:
@@ -185,6 +189,21 @@ def _event_of(spending: Sequence[Spending]) -> Any:
             if one.steps
         ]
     )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Lets dp-accounting leave out orders that do not converge without a line each.
+
+    Without them epsilon is only larger.
+    """
+    log = logging.getLogger("absl")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _dp_accounting() -> Any:

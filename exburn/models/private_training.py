@@ -1,0 +1,231 @@
+"""Private training: what ``compile(privacy=…)`` refuses, and what a fit has spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from exburn.core.digests import describe_value
+from exburn.data import ArrayDataset, RaggedDataset, has_packed
+from exburn.errors import ArgumentError, FileFormatError
+from exburn.layers import BatchNormalization
+from exburn.module.traversal import iter_modules
+from exburn.training.privacy.accounting import Privacy, Spending
+from exburn.training.privacy.clipping import Mechanism
+
+if TYPE_CHECKING:
+    from exburn.models.network import Network
+    from exburn.training.checkpoint.resume import Resume
+    from exburn.training.requests import FitData, FitRequest
+
+_EARLIER = "privacy.earlier"  # the entry of a checkpoint with what was spent before
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacySpent:
+    """What the trainings of a model may have said of any row of their data.
+
+    Attributes:
+        epsilon, delta: The guarantee so far.
+        clip: Largest norm of a row's gradient.
+        steps: Steps so far.
+        spending: With which noise, rate and number of steps, training by training.
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+    steps: int
+    spending: tuple[Spending, ...]
+
+
+def check_private_model(
+    model: Any, privacy: Any, optimizer: Any, refused: Mapping[str, bool]
+) -> None:
+    """Raises unless all of what ``compile`` was given can be private.
+
+    Args:
+        refused: Whether each of other options was given, by what it is called.
+    """
+    if not isinstance(privacy, Privacy):
+        raise ArgumentError(
+            "compile",
+            f"privacy must be an exburn.Privacy, received {privacy!r}",
+            hint="exburn.Privacy(epsilon=3, delta=1e-5, clip=1.0)",
+        )
+    for name, asked in refused.items():
+        if asked:
+            raise _refusal("compile", name)
+    _check_optimizer("compile", optimizer)
+    _check_layers("compile", model)
+
+
+def check_private_fit(model: Any, request: FitRequest, data: FitData) -> None:
+    """Raises if a fit cannot be private; the model is prepared, nothing compiled."""
+    run = model._training_session
+    if run.privacy is None:
+        return
+    dataset, preparer = data.dataset, run.preparer
+    if not isinstance(dataset, ArrayDataset) or isinstance(dataset, RaggedDataset):
+        raise ArgumentError(
+            "fit",
+            "with privacy= rows are drawn at random of all rows, which must be arrays "
+            f"of rows of one length, received {type(dataset).__name__}",
+            hint="Give arrays; fill up rows of unlike lengths.",
+        )
+    if data.batch_size > dataset.size:
+        raise ArgumentError(
+            "fit",
+            f"batch_size must be at most the number of rows with privacy=, received "
+            f"{data.batch_size} for {dataset.size} rows",
+        )
+    group = request.accumulate_gradients
+    refused = {
+        "packed rows": has_packed(dataset.tree[0]),
+        f"shuffle={data.shuffle!r}": data.shuffle is not True,
+        "batch_tokens": request.batch_tokens is not None,
+        "accumulate_gradients": group is not None and group != 1,
+        "a mesh of devices": run.distribution_in_force is not None,
+        "run_eagerly": preparer.eager,
+        "a loss or a metric that compares rows": preparer.objective.exact_rows,
+        "a metric that the model updates itself": bool(preparer.objective.own.names),
+        "accumulate='tokens'": preparer.objective.by_tokens,
+    }
+    for name, asked in refused.items():
+        if asked:
+            raise _refusal("fit", name)
+    _check_optimizer("fit", preparer.holder.optimizer)
+    _check_layers("fit", model)
+
+
+class PrivateFit:
+    """The mechanism of one ``fit``, and the steps that it takes.
+
+    Attributes:
+        options: What the result of the fit depends on, beside other settings.
+    """
+
+    def __init__(
+        self, model: Any, request: FitRequest, data: FitData, resume: Resume | None
+    ):
+        self._run = run = model._training_session
+        self.options: dict[str, Any] = {}
+        if run.privacy is None:
+            return
+        privacy, per_epoch = run.privacy, data.known_steps
+        first = request.initial_epoch
+        steps = max(request.epochs - first, 0) * per_epoch
+        size = data.dataset.size
+        self._rate, self._earlier = data.batch_size / size, list(run.spent)
+        self._done, self._begun = 0, run.holder.step
+        if resume is not None:
+            saved = resume.saved.run["provenance"].get(_EARLIER)
+            self._earlier = _beginning_of(run.spent, saved)
+            self._done = (resume.epoch - first) * per_epoch + resume.batch
+            self._begun = int(resume.saved.arrays["state/step"])
+        self._noise = privacy.noise_for(self._rate, steps, self._earlier)
+        self.options = {
+            "privacy.epsilon": privacy.epsilon,
+            "privacy.delta": privacy.delta,
+            "privacy.clip": privacy.clip,
+            "privacy.accountant": privacy.accountant,
+            "privacy.noise": self._noise,
+            "privacy.rate": self._rate,
+            "privacy.initial_epoch": first,
+            _EARLIER: _text_of(self._earlier),
+        }
+        run.preparer.program_cache.mechanism = Mechanism(
+            privacy.clip, self._noise, float(data.batch_size)
+        )
+
+    def begin(self) -> None:
+        """Counts from now on: the state is the one that the fit begins with."""
+        if self.options:
+            self._run.private_fit = self
+
+    def tally(self) -> list[Spending]:
+        """What was spent until now."""
+        holder = self._run.holder
+        step = int(holder.step if holder.state is None else holder.state.step)
+        steps = max(self._done + step - self._begun, 0)
+        return [*self._earlier, Spending(self._noise, self._rate, steps)]
+
+    def end(self) -> None:
+        """Keeps the steps that were taken, whatever ended the fit."""
+        if not self.options:
+            return
+        run = self._run
+        run.preparer.program_cache.mechanism = None
+        if run.private_fit is self:
+            run.spent, run.private_fit = self.tally(), None
+
+
+def privacy_spent(model: Network) -> PrivacySpent | None:
+    """What a model's private trainings have spent; ``None`` if it has none."""
+    run = model._training_session
+    if (privacy := run.privacy) is None:
+        return None
+    spending = run.spent if run.private_fit is None else run.private_fit.tally()
+    steps = sum(one.steps for one in spending)
+    epsilon = privacy.epsilon_of(spending)
+    return PrivacySpent(epsilon, privacy.delta, privacy.clip, steps, tuple(spending))
+
+
+def privacy_config(privacy: Privacy | None) -> dict[str, Any] | None:
+    """The arguments of a ``Privacy``, JSON-able."""
+    return None if privacy is None else dataclasses.asdict(privacy)
+
+
+def privacy_from_config(config: Mapping[str, Any]) -> Privacy:
+    """The ``Privacy`` of a file."""
+    try:
+        spent = tuple(Spending(**one) for one in config["spent"])
+        return Privacy(**{**config, "spent": spent})
+    except (TypeError, KeyError, ArgumentError) as error:
+        raise FileFormatError(
+            "load_model", f"its privacy is damaged: {error}"
+        ) from error
+
+
+def _refusal(op: str, what: str) -> ArgumentError:
+    return ArgumentError(
+        op,
+        f"{what} cannot be combined with privacy=: DP-SGD draws rows at random, and "
+        "clips the gradient of each row by itself",
+        hint=f"Leave out {what}, or privacy=.",
+    )
+
+
+def _check_optimizer(op: str, optimizer: Any) -> None:
+    reasons = {
+        "an optimizer that accumulates gradients": optimizer.accumulate > 1,
+        "an optimizer that searches along a line": optimizer.searches,
+        "an optimizer that scales the loss (float16)": optimizer.scales_loss,
+    }
+    for name, holds in reasons.items():
+        if holds:
+            raise _refusal(op, name)
+
+
+def _check_layers(op: str, model: Any) -> None:
+    for path, layer in iter_modules(model):
+        if isinstance(layer, BatchNormalization) and layer.trainable:
+            raise ArgumentError(
+                op,
+                f"with privacy= the layer {path!r} cannot be trained: "
+                "BatchNormalization mixes the rows of a batch",
+                hint="Use GroupNormalization or LayerNormalization, or freeze it.",
+            )
+
+
+def _text_of(spending: list[Spending]) -> str:
+    return "; ".join(f"{s.noise!r} × {s.rate!r} × {s.steps}" for s in spending)
+
+
+def _beginning_of(spent: list[Spending], saved: Any) -> list[Spending]:
+    """What was spent before the run in a file began, as far as this model knows."""
+    for count in range(len(spent) + 1):
+        if describe_value(_text_of(spent[:count])) == saved:
+            return spent[:count]
+    return list(spent)
