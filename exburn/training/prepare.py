@@ -42,8 +42,7 @@ class Preparer:
         steps_per_execution: Steps of a chunk, or ``"auto"``.
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
         join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
-        remat: As of ``compile``.
-        private: As of ``ProgramCache``.
+        remat, private: As of ``ProgramCache``.
 
     Attributes:
         splitter: Builds and splits the module; its numbers that are arguments.

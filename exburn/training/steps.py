@@ -153,8 +153,9 @@ class Steps:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
         if self.private is not None:
             return functools.partial(self.private, self.loss)
-        blocks = self.remat is not None
-        plain: Callable = remat_blocks(self.loss, self.remat) if blocks else self.loss
+        plain: Callable = self.loss
+        if self.remat is not None:
+            plain = remat_blocks(self.loss, self.remat)
         loss = self.placement.gathering(plain)
         if self._joins_lookups and loss == self.loss:
             return value_and_grad(loss, self.placement.totals)

@@ -208,7 +208,7 @@ def _quiet() -> Iterator[None]:
 
 def _dp_accounting() -> Any:
     reason = "private training needs dp-accounting"
-    package = {"extra": "privacy", "package": "dp-accounting"}
+    package: dict[str, Any] = {"extra": "privacy", "package": "dp-accounting"}
     for name in ("dp_accounting.rdp", "dp_accounting.pld"):
         require(name, "Privacy", reason, **package)
     return require("dp_accounting", "Privacy", reason, **package)
