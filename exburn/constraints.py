@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.magnitudes import squared_size
 from exburn.core.missing_names import refuser
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, DTypeError, ShapeError
 from exburn.errors.boundary import api_boundary
 
 __all__ = [
@@ -95,13 +96,19 @@ class MaxNorm(Constraint):
 class NonNeg(Constraint):
     """Sets negative weights to 0.
 
+    Raises:
+        DTypeError: The weight is complex, which has no order.
+
     Example:
         >>> NonNeg()(jnp.array([-1.0, 2.0])).tolist()
         [0.0, 2.0]
     """
 
     def __call__(self, w):
-        return jnp.maximum(jnp.asarray(w), 0)
+        w = jnp.asarray(w)
+        if jnp.iscomplexobj(w):
+            raise DTypeError("NonNeg", f"a weight of {w.dtype.name} has no order")
+        return jnp.maximum(w, 0)
 
 
 @registry.register_builtin
@@ -210,7 +217,7 @@ def _with_norm(op: str, w: Any, axis: Axis) -> tuple[jax.Array, jax.Array]:
             raise ShapeError(
                 op, f"the weight has no axis {one}", {"w": tuple(w.shape), "axis": axis}
             )
-    return w, jnp.sqrt(jnp.sum(jnp.square(w), axis=axes, keepdims=True))
+    return w, jnp.sqrt(jnp.sum(squared_size(w), axis=axes, keepdims=True))
 
 
 _catalogue = registry.Catalogue("constraint", _names, Constraint)

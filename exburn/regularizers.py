@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from exburn.core import registry
 from exburn.core.checks import check_number
+from exburn.core.magnitudes import squared_size
 from exburn.core.missing_names import refuser
 from exburn.errors import ArgumentError, ShapeError
 from exburn.errors.boundary import api_boundary
@@ -51,7 +52,7 @@ class Regularizer(registry.Configured):
 
 @registry.register_builtin
 class L1L2(Regularizer):
-    """``l1 · Σ|x| + l2 · Σx²``, summed in float32 at least.
+    """``l1 · Σ|x| + l2 · Σ|x|²``, summed in float32 at least.
 
     Args:
         l1: Factor of the absolute values.
@@ -105,7 +106,7 @@ class L1(Regularizer):
 
 @registry.register_builtin
 class L2(Regularizer):
-    """``l2 · Σx²``, summed in float32 at least.
+    """``l2 · Σ|x|²``, summed in float32 at least.
 
     Args:
         l2: The factor.
@@ -170,9 +171,10 @@ class OrthogonalRegularizer(Regularizer):
                 f"the input must be a matrix, received shape {tuple(x.shape)}",
             )
         x = x if self.mode == "rows" else x.T
-        norm = jax.lax.rsqrt(jnp.sum(x * x, axis=1, keepdims=True))
+        norm = jax.lax.rsqrt(jnp.sum(squared_size(x), axis=1, keepdims=True))
         x = x * jnp.minimum(norm, 1e7)
-        cosines = jnp.abs(x @ x.T) * (1 - jnp.eye(x.shape[0], dtype=x.dtype))
+        cosines = jnp.abs(x @ (x.conj() if jnp.iscomplexobj(x) else x).T)
+        cosines = cosines * (1 - jnp.eye(x.shape[0], dtype=cosines.dtype))
         pairs = x.shape[0] * (x.shape[0] - 1)
         return self.factor * jnp.sum(cosines) / max(pairs, 1)
 
@@ -205,7 +207,7 @@ def _sum_abs(x: Any) -> jax.Array:
 
 
 def _sum_square(x: Any) -> jax.Array:
-    return jnp.sum(jnp.square(_wide(x)))
+    return jnp.sum(squared_size(_wide(x)))
 
 
 _catalogue = registry.Catalogue("regularizer", _names, Regularizer)

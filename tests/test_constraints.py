@@ -11,7 +11,7 @@ from tests.golden import keras
 
 from exburn import constraints
 from exburn.core import registry
-from exburn.errors import ArgumentError, ShapeError, UnknownNameError
+from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
 
 KERNEL = np.random.default_rng(0).normal(size=(3, 3, 4, 5)).astype(np.float32)
 
@@ -131,3 +131,15 @@ def test_custom_classes():
     config = {"class_name": "Bounded", "config": {"bound": 0.5}}
     made = constraints.deserialize(config, custom_objects={"Bounded": Bounded})
     assert made(jnp.ones(2)).tolist() == [0.5, 0.5]
+
+
+def test_complex_vectors_have_their_length():
+    w = jnp.array([[3j], [4 + 0j]])
+    for constraint in (
+        constraints.UnitNorm(),
+        constraints.MaxNorm(1.0),
+        constraints.MinMaxNorm(0.0, 1.0),
+    ):
+        np.testing.assert_allclose(constraint(w), w / 5, rtol=1e-5)
+    with pytest.raises(DTypeError, match="no order"):
+        constraints.NonNeg()(w)

@@ -130,3 +130,18 @@ def test_custom_classes():
     made = regularizers.deserialize(config, custom_objects={"Scaled": Scaled})
     assert made(jnp.ones(3)) == 6
     assert repr(made) == "Scaled(rate=2.0)"
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "value"),
+    [(regularizers.L1(0.5), 2.5), (regularizers.L2(0.5), 12.5)],
+)
+def test_complex_weights_count_by_their_size(regularizer, value):
+    gradient = jax.grad(lambda w: regularizer(w))
+    assert float(regularizer(jnp.array([3 + 4j, 0j]))) == value
+    assert np.isfinite(gradient(jnp.array([0j, 1j]))).all()
+
+
+def test_complex_rows_at_right_angles_cost_nothing():
+    rows = jnp.array([[1, 1j], [1, -1j]])  # their plain product is 2
+    assert float(regularizers.OrthogonalRegularizer(1.0)(rows)) < 1e-6

@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn.core.checks import check_number
 from exburn.data import as_batch
-from exburn.errors import ArgumentError, DataError, unknown_name
+from exburn.errors import ArgumentError, DataError, DTypeError, unknown_name
 from exburn.models.arguments import check_model
 from exburn.models.preparing import prepare
 from exburn.models.session import require_trainer
@@ -114,6 +114,17 @@ def coarsest(params: dict[str, Any], compute: Any) -> Any:
     return max(dtypes, key=lambda d: float(jnp.finfo(d).eps))
 
 
+def check_real(params: dict[str, Any]) -> None:
+    """Raises ``DTypeError`` if a parameter is complex: differences move real ones."""
+    for path, value in params.items():
+        if jnp.iscomplexobj(value):
+            raise DTypeError(
+                path,
+                f"differences move real parameters, and this one is {value.dtype.name}",
+                hint="Freeze it (layer.trainable = False) to check the others.",
+            )
+
+
 def numerical(
     programs: Programs,
     state: TrainState,
@@ -132,6 +143,7 @@ def numerical(
         scaled: Whether the loss is the optimizer's, scaled one.
         chosen: Numbers of elements by path; the result is flat then.
     """
+    check_real(state.params)
     if epsilon is None:
         epsilon = default_epsilon(coarsest(state.params, compute), method)
     epsilon = check_number("compute_gradients", "epsilon", epsilon, open_low=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_number
 from exburn.diagnostics.differences import (
+    check_real,
     coarsest,
     default_epsilon,
     gradients_of,
@@ -143,6 +144,7 @@ def check_gradients(
             "there is nothing to check: no parameter of the model is trained",
             hint='model.unfreeze("*") trains them all.',
         )
+    check_real(state.params)
     exact = programs.further(
         "precise gradients", lambda: precise(gradients_of(programs))
     )(state, data)

@@ -141,6 +141,36 @@ def test_fit_goes_down(make):
     assert losses[-1] < 0.1 * losses[0] and np.isfinite(losses).all()
 
 
+class Product(exburn.layers.Layer):
+    """Complex numbers, as pairs of real ones, times a matrix of complex weights."""
+
+    def build(self, shape):
+        options = {"dtype": "complex64", "regularizer": "l2", "name": "w"}
+        self.w = self.add_weight((shape[-2], 2), "ones", **options)
+
+    def call(self, x):
+        return exburn.ops.view_as_real(exburn.ops.view_as_complex(x) @ self.w)
+
+
+@pytest.mark.filterwarnings("ignore::exburn.errors.ConstantLossWarning")
+@pytest.mark.parametrize(
+    "make", [lambda: optimizers.SGD(0.3), lambda: optimizers.Adam(0.05)]
+)
+def test_least_squares_of_complex_numbers_are_found(make):
+    """``mean |xw - y|² / 2 + 0.01 |w|²`` is least where its gradient is 0."""
+    x, y = np.random.default_rng(0).normal(size=(2, 32, 2, 2)).astype("float32")
+    a, b = x @ [1, 1j], y @ [1, 1j]  # [rows, 2], [rows, 2]
+    wanted = np.linalg.solve(
+        a.conj().T @ a / (4 * len(a)) + 0.01 * np.eye(2), a.conj().T @ b / (4 * len(a))
+    )
+    model = exburn.Sequential([exburn.Input((2, 2)), Product()])
+    model.compile(make(), "mse")
+    model.fit(x, y, batch_size=32, epochs=200, verbose=0)
+    np.testing.assert_allclose(model.weights[0].numpy(), wanted, atol=1e-3)
+    with pytest.raises(exburn.errors.DTypeError, match="complex64"):
+        exburn.check_gradients(model, (x, y))
+
+
 def test_a_training_goes_on_from_a_file(tmp_path):
     def fit(model, begin, end):
         options = {"initial_epoch": begin, "epochs": end, "verbose": 0}
