@@ -24,7 +24,7 @@ from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.numbers import holding
 from exburn.training.overrides import overrides
 from exburn.training.program import Programs
-from exburn.training.steps import batch_weight
+from exburn.training.steps import batch_weight, inference_loss
 from exburn.training.trainer import Trainer
 from exburn.visualization.figures import new_axes
 
@@ -408,7 +408,7 @@ def hessian_product(programs: Programs) -> Callable:
         def one(sums, batch, row_mask, rows, key, arrays):
             def loss(params):
                 groups = params, frozen, others
-                seen = steps.inference_loss(groups, totals, batch, row_mask, key)
+                seen = inference_loss(steps, groups, totals, batch, row_mask, key)
                 value, outputs, _, masks, _ = seen
                 parts = steps.objective, batch, row_mask, outputs, masks
                 weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))

@@ -114,6 +114,8 @@ class PrivateFit:
         if run.privacy is None:
             return
         privacy, per_epoch = run.privacy, data.known_steps
+        # `check_private_fit` has refused other data, whose steps would not be known.
+        assert isinstance(data.dataset, ArrayDataset) and per_epoch is not None
         first = request.initial_epoch
         steps = max(request.epochs - first, 0) * per_epoch
         size = data.dataset.size

@@ -70,13 +70,10 @@ class Preparer:
         self.holder, self.objective = holder, objective or Objective()
         self.steps_per_execution, self.join_batches = steps_per_execution, join_batches
         self.splitter, self.passes = Splitter(holder), ForwardCache(holder)
-        self.program_cache = ProgramCache(
-            *(holder, self.splitter, self.passes),
-            unroll=unroll,
-            eager=eager,
-            remat=remat,
-            private=private,
-        )
+        options: dict[str, Any] = {"unroll": unroll, "eager": eager}
+        options |= {"remat": remat, "private": private}
+        cache = ProgramCache(holder, self.splitter, self.passes, **options)
+        self.program_cache = cache
         self.custom: CustomSteps | None = None
         self.readings: Readings | None = None
         self.chunk: Chunk | None = None
@@ -388,8 +385,8 @@ class Preparer:
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
         custom = overrides(self.holder.module, "train_step")
-        given = self.objective.terms or isinstance(self.objective.losses, Residual)
-        if given or custom or self.passes.latest is None:
+        equation = isinstance(self.objective.losses, Residual)
+        if self.objective.terms or equation or custom or self.passes.latest is None:
             return True
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         adds = self.passes.latest.losses > 0 or self.holder.split.has_regularizers

@@ -92,7 +92,7 @@ class Steps:
         self.eager, self._compiling, self.lanes = eager, compiling, lanes
         self.stacks, self.remat, self.private = stacks, remat, private
         scores = bool(eager or private or lanes)
-        self._add_up = functools.partial(_add_up, split, objective, scores)
+        self.add_up = functools.partial(_add_up, split, objective, scores)
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -275,7 +275,7 @@ class Steps:
             filled, masks = ctx.attachments(preds)
             outputs = preds, filled
             with substituting(ctx.scope):
-                loss, parts, outputs = self._add_up(
+                loss, parts, outputs = self.add_up(
                     batch, outputs, ctx, masks, row_mask, params, reference
                 )
             if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
@@ -285,27 +285,6 @@ class Steps:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
         return scaled, (loss, outputs, others, parts, masks, own)
 
-    def inference_loss(
-        self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
-    ) -> tuple[jax.Array, Any, dict[str, Any], list[Any], Any]:
-        """The loss of a pass at inference, and what came with it.
-
-        Returns:
-            The loss, the outputs (and those with spare classes), the losses by name,
-            the masks, the states of the model's own metrics.
-        """
-        reference = reference_of_batch(self, arrays, batch, row_mask, key)
-        with self.objective.own.working_on(self.objective.states(totals)) as own:
-            preds, _, ctx = self.split.forward(
-                arrays, batch[0], training=False, key=key, row_mask=row_mask
-            )
-            filled, masks = ctx.attachments(preds)
-            with substituting(ctx.scope):
-                loss, parts, outputs = self._add_up(
-                    batch, (preds, filled), ctx, masks, row_mask, arrays[0], reference
-                )
-        return loss, outputs, parts, masks, own
-
     def eval_step(
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
     ) -> Any:
@@ -314,7 +293,7 @@ class Steps:
         with holding(self.split.numbers, arrays[2]):
             if custom := own_steps(self.custom, "test"):
                 return custom.test(arrays, totals, batch, key)
-            seen = self.inference_loss(arrays, totals, batch, row_mask, key)
+            seen = inference_loss(self, arrays, totals, batch, row_mask, key)
             loss, out, parts, masks, own = seen
             totals = self.objective.with_states(totals, own)
             draws = random_keys.key_scope(lambda: _key_of_metrics(key))
@@ -483,6 +462,28 @@ class Steps:
         steps = copy.copy(self)
         steps.counts, steps._compiling = Counter(), None
         return steps
+
+
+def inference_loss(
+    steps: Steps, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
+) -> tuple[jax.Array, Any, dict[str, Any], list[Any], Any]:
+    """The loss of a pass at inference, and what came with it.
+
+    Returns:
+        The loss, the outputs (and those with spare classes), the losses by name,
+        the masks, the states of the model's own metrics.
+    """
+    reference = reference_of_batch(steps, arrays, batch, row_mask, key)
+    with steps.objective.own.working_on(steps.objective.states(totals)) as own:
+        preds, _, ctx = steps.split.forward(
+            arrays, batch[0], training=False, key=key, row_mask=row_mask
+        )
+        filled, masks = ctx.attachments(preds)
+        with substituting(ctx.scope):
+            loss, parts, outputs = steps.add_up(
+                batch, (preds, filled), ctx, masks, row_mask, arrays[0], reference
+            )
+    return loss, outputs, parts, masks, own
 
 
 def _add_up(

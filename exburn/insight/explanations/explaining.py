@@ -14,7 +14,7 @@ from exburn.core.checks import check_choice, check_count, check_number
 from exburn.errors import ArgumentError, DataError, unknown_name, warn
 from exburn.insight.explanations.explanation import Explanation
 from exburn.insight.explanations.inputs import (
-    Inputs,
+    NamedInputs,
     leaf_name,
     read_baseline,
     read_inputs,
@@ -26,8 +26,8 @@ from exburn.insight.explanations.methods import (
     quadrature,
 )
 from exburn.insight.explanations.scores import (
+    CallSurvey,
     Scorer,
-    Survey,
     cut_probabilities,
     survey,
 )
@@ -180,7 +180,7 @@ class _Run:
     """
 
     programs: Programs
-    inputs: Inputs
+    inputs: NamedInputs
     method: str
     scorer: Scorer
     width: int
@@ -258,7 +258,7 @@ def _draws(options: Mapping[str, Any]) -> tuple[int, int]:
 
 def _prepare(
     model: Network,
-    inputs: Inputs,
+    inputs: NamedInputs,
     method: str,
     options: Mapping[str, Any],
     output: Any,
@@ -307,7 +307,9 @@ def _output(names: list[str], output: Any) -> int:
     raise unknown_name("output", output, names, op=_OP)
 
 
-def _layer(model: Network, notes: Survey, layer: Any) -> tuple[str, tuple[int, ...]]:
+def _layer(
+    model: Network, notes: CallSurvey, layer: Any
+) -> tuple[str, tuple[int, ...]]:
     """The path of the layer of Grad-CAM, and the shape of what it returns."""
     if layer is None:
         if not notes.convolutions:
@@ -337,7 +339,7 @@ def _layer(model: Network, notes: Survey, layer: Any) -> tuple[str, tuple[int, .
     return path, calls[0].shape
 
 
-def _tables(inputs: Inputs, notes: Survey, method: str) -> tuple[int, ...]:
+def _tables(inputs: NamedInputs, notes: CallSurvey, method: str) -> tuple[int, ...]:
     """Numbers of the inputs that an ``Embedding`` looks up; others are floats."""
     for number, name in enumerate(inputs.names):
         paths = notes.lookups.get(number, [])

@@ -28,7 +28,7 @@ OP = "explain"
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
+class NamedInputs:
     """Inputs of a model, with their names.
 
     Attributes:
@@ -48,7 +48,7 @@ class Inputs:
         return self.leaves[0].shape[0]
 
 
-def read_inputs(model: Network, x: Any) -> Inputs:
+def read_inputs(model: Network, x: Any) -> NamedInputs:
     """The inputs, and the model built for them."""
     columns = tuple(map(str, column_names(x))) if has_columns(x) else ()
     inputs = read_batch(model, x, op=OP).tree[0]
@@ -83,7 +83,7 @@ def read_inputs(model: Network, x: Any) -> Inputs:
     width = leaves[0].shape[1:] if len(leaves) == 1 else ()
     columns = columns if width == (len(columns),) else ()
     x = jax.tree_util.tree_unflatten(treedef, leaves)
-    return Inputs(x, leaves, names, columns, floats)
+    return NamedInputs(x, leaves, names, columns, floats)
 
 
 def leaf_name(path: tuple, known: Any) -> str:
@@ -110,7 +110,7 @@ def _check_finite(name: str, value: np.ndarray, columns: tuple[str, ...]) -> Non
         )
 
 
-def read_baseline(baseline: Any, inputs: Inputs, features: dict[str, Any]) -> dict:
+def read_baseline(baseline: Any, inputs: NamedInputs, features: dict[str, Any]) -> dict:
     """The baseline of each feature, in the form of one row or of all rows.
 
     Args:

@@ -63,9 +63,9 @@ def _draw_images(found: Explanation, names: list[str], rows: int) -> Any:
         for row in range(rows):
             image = np.moveaxis(found.inputs[name][row], channel - 1, -1)
             above, below = axes[2 * number][row], axes[2 * number + 1][row]
-            above.imshow(_shown(image), cmap="gray")
+            above.imshow(_pixels(image), cmap="gray")
             above.set_title(f"{found.targets[row]}: {found.scores[row]:.3g}", size=9)
-            below.imshow(_shown(image).mean(-1), cmap="gray", vmin=0, vmax=1)
+            below.imshow(_pixels(image).mean(-1), cmap="gray", vmin=0, vmax=1)
             mark = _draw_heat(below, heats[row], image.shape[:2])
             for panel in (above, below):
                 panel.set_axis_off()
@@ -79,7 +79,7 @@ def _channel_axis(images: np.ndarray) -> int:
     return 1 if images.shape[1] in (1, 3, 4) and images.shape[-1] > 4 else 3
 
 
-def _shown(image: np.ndarray) -> np.ndarray:
+def _pixels(image: np.ndarray) -> np.ndarray:
     """An image of floats from 0 to 1, with three channels or one."""
     image = image.astype(np.float32)
     low, high = image.min(), image.max()

@@ -21,7 +21,7 @@ _COPIES = {"convert_element_type", "copy"}
 
 
 @dataclasses.dataclass(frozen=True)
-class LayerCall:
+class ShapedCall:
     """One call of a layer in a pass: its path, and the shape that it returns."""
 
     path: str
@@ -29,11 +29,11 @@ class LayerCall:
     shape: tuple[int, ...] | None
 
 
-class Survey(Interceptor):
+class CallSurvey(Interceptor):
     """Notes the calls of a pass, and which inputs tables of embeddings look up.
 
     Attributes:
-        calls: A ``LayerCall`` for each call, in the order in which they end.
+        calls: A ``ShapedCall`` for each call, in the order in which they end.
         lookups: For each input that is looked up the paths of the tables.
         outputs: Where each of the model's outputs is in their structure.
     """
@@ -42,12 +42,12 @@ class Survey(Interceptor):
 
     def __init__(self, inputs: list[Any]):
         self._inputs = inputs
-        self.calls: list[LayerCall] = []
+        self.calls: list[ShapedCall] = []
         self.lookups: dict[int, list[str]] = {}
         self.outputs: list[tuple] = []
 
     @property
-    def convolutions(self) -> list[LayerCall]:
+    def convolutions(self) -> list[ShapedCall]:
         """The calls of convolutions."""
         return [call for call in self.calls if isinstance(call.layer, Convolution)]
 
@@ -56,7 +56,7 @@ class Survey(Interceptor):
         assert ctx is not None
         if ctx.builds is None:  # else only shapes are asked for
             path, shape = ctx.path_of(layer), getattr(outputs, "shape", None)
-            self.calls.append(LayerCall(path, layer, shape))
+            self.calls.append(ShapedCall(path, layer, shape))
             if (place := looked_up(layer, self._inputs, args, ctx)) is not None:
                 self.lookups.setdefault(place, []).append(path)
         return outputs
@@ -114,12 +114,12 @@ def looked_up(layer: Any, inputs: list[Any], args: tuple, ctx: Any) -> int | Non
     return next((i for i, value in enumerate(inputs) if value is source), None)
 
 
-def survey(split: SplitModule, x: Any) -> tuple[Survey, Any]:
+def survey(split: SplitModule, x: Any) -> tuple[CallSurvey, Any]:
     """The calls of a pass over inputs of these shapes, and its program."""
-    notes: list[Survey] = []
+    notes: list[CallSurvey] = []
 
     def run(groups: Any, x: Any) -> Any:
-        notes.append(Survey(jax.tree.leaves(x)))
+        notes.append(CallSurvey(jax.tree.leaves(x)))
         key = jax.random.key(0)
         outputs = split.forward(
             groups, x, training=False, key=key, interceptors=(notes[-1],)

@@ -10,13 +10,13 @@ import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, DataError, UnknownNameError
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "explanations.npz"
+RECORDED = Path(__file__).parent.parent / "recorded" / "explanations.npz"
 
 
 @pytest.fixture(scope="module")
 def captum():
     """Weights, inputs and captum's attributions of two small networks."""
-    with np.load(GOLDEN) as file:
+    with np.load(RECORDED) as file:
         return dict(file)
 
 

@@ -1,6 +1,6 @@
 """Attributions by captum of a small network of each kind, for the tests.
 
-Run where torch and captum are installed; it writes ../golden/explanations.npz.
+Run where torch and captum are installed; it writes ../recorded/explanations.npz.
 """
 
 from pathlib import Path
@@ -88,5 +88,5 @@ images = {
 }
 found |= {f"cnn/{name}": v.permute(0, 2, 3, 1) for name, v in images.items()}
 arrays |= {name: v.detach().numpy().astype(np.float32) for name, v in found.items()}
-folder = Path(__file__).parent.parent / "golden"
+folder = Path(__file__).parent.parent / "recorded"
 np.savez_compressed(folder / "explanations.npz", **arrays)

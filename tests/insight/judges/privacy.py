@@ -1,7 +1,7 @@
 """Records clipped sums and epsilons of opacus, and epsilons of dp-accounting.
 
 ``/path/to/judges/bin/python tests/insight/judges/privacy.py`` writes
-``tests/insight/golden/privacy.npz``.
+``tests/insight/recorded/privacy.npz``.
 """
 
 from pathlib import Path
@@ -84,7 +84,7 @@ def main():
         for epsilon, rate, steps in TARGETS
     ]
     out |= {"targets": np.array(TARGETS), "noises": np.array(noises)}
-    place = Path(__file__).parents[1] / "golden" / "privacy.npz"
+    place = Path(__file__).parents[1] / "recorded" / "privacy.npz"
     place.parent.mkdir(exist_ok=True)
     np.savez_compressed(place, **out)
 

@@ -10,12 +10,12 @@ from exburn.training.privacy.accounting import Privacy, Spending
 
 pytest.importorskip("dp_accounting")
 
-GOLDEN = Path(__file__).parents[2] / "insight" / "golden" / "privacy.npz"
+RECORDED = Path(__file__).parents[2] / "insight" / "recorded" / "privacy.npz"
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    with np.load(GOLDEN) as arrays:
+    with np.load(RECORDED) as arrays:
         return dict(arrays)
 
 

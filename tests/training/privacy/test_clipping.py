@@ -10,7 +10,7 @@ import pytest
 from exburn.training.privacy import clipping
 from exburn.training.privacy.clipping import Mechanism, clipped_sum, sum_over_rows
 
-GOLDEN = Path(__file__).parents[2] / "insight" / "golden" / "privacy.npz"
+RECORDED = Path(__file__).parents[2] / "insight" / "recorded" / "privacy.npz"
 
 
 def scores_of(name, w, x):
@@ -25,7 +25,7 @@ def scores_of(name, w, x):
 @pytest.mark.parametrize("budget", [256 << 20, 1000])
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_clipped_sums_are_those_of_opacus(monkeypatch, name, budget):
-    with np.load(GOLDEN) as arrays:
+    with np.load(RECORDED) as arrays:
         x, y = arrays[f"{name}/x"], arrays[f"{name}/y"]
         weights = [arrays[f"{name}/weight{i}"] for i in range(4)]
         sums = [arrays[f"{name}/sum{i}"] for i in range(4)]
