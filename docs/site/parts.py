@@ -21,7 +21,16 @@ MODEL: dict[str, tuple[str, ...]] = {
     ),
     "Looking into it": (
         *("summary", "info", "layers", "get_layer", "capture", "on_output", "profile"),
-        *("plan", "explain_plan", "compile_report", "trace_counts", "sharding_summary"),
+        *(
+            "explain",
+            "influence",
+            "curvature",
+            "plan",
+            "explain_plan",
+            "compile_report",
+            "trace_counts",
+            "sharding_summary",
+        ),
     ),
     "Finding settings": ("find_learning_rate", "find_batch_size"),
     "Own steps and losses": (

@@ -30,6 +30,7 @@ FUNCTIONS = {
     "exburn.diagnostics.profiling": "profile",
     "exburn.insight.curvature": "curvature",
     "exburn.insight.explanations.explaining": "explain",
+    "exburn.insight.influence.influence": "influence",
     "exburn.models.lora": "enable_lora",
     "exburn.serving.http.serve": "serve",
 }
@@ -149,6 +150,7 @@ if TYPE_CHECKING:  # the same tables, for tools: tests/core/test_lazy_names.py c
     from exburn.diagnostics.profiling import profile as profile
     from exburn.insight.curvature import curvature as curvature
     from exburn.insight.explanations.explaining import explain as explain
+    from exburn.insight.influence.influence import influence as influence
     from exburn.models.lora import enable_lora as enable_lora
     from exburn.models.model import Model as Model
     from exburn.serving.http.serve import serve as serve

@@ -133,6 +133,7 @@ class Model(Network):
     find_batch_size, profile = lazy_names.find_batch_size, lazy_names.profile
     explain = lazy_names.explain
     curvature = lazy_names.curvature
+    influence = lazy_names.influence
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
     sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output

@@ -20,6 +20,7 @@ METHODS = {
     "find_batch_size": exburn.Model,
     "find_learning_rate": exburn.Model,
     "explain": exburn.Model,
+    "influence": exburn.Model,
     "profile": exburn.Model,
     "serve": exburn.Model,
     "quantize": exburn.Layer,

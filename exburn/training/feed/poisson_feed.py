@@ -87,7 +87,7 @@ class PoissonFeed(ArrayFeed):
             count = np.sum(block >= 0, axis=1, dtype=np.int32)
             active = np.arange(k) < steps  # a step that drew no row is one, too
             block = np.maximum(block, 0)
-            rows_of_steps = [int(rows) for rows in count]
+            rows_of_steps = list(map(int, np.atleast_1d(count)))
             samples = sum(rows_of_steps)
             yield Chunk(
                 None, block, (count, active), steps, samples, rows=rows_of_steps

@@ -1,0 +1,1 @@
+"""Which rows of the training a prediction goes back to: ``model.influence(x, y)``."""

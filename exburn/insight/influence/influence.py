@@ -1,0 +1,201 @@
+"""Rows of a training that act on a prediction: ``model.influence(x, y, on=…)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_choice, check_count, check_number, check_seed
+from exburn.data import RaggedDataset, has_packed, has_padded, with_targets_like
+from exburn.diagnostics.finding import prepared_aside
+from exburn.errors import ArgumentError, DataError
+from exburn.insight.influence.result import METHODS, Influence
+from exburn.insight.influence.row_gradients import RowGradients
+from exburn.models.arguments import first_batch, part_names
+from exburn.models.encoding import encode_dataset, read_dataset
+from exburn.models.network import Network
+from exburn.models.preparing import fixed_batch_size, prepare
+from exburn.models.session import require_trainer
+from exburn.training.overrides import overrides
+from exburn.training.trainer import Trainer
+
+_OP = "influence"
+
+
+def influence(
+    self: Network,
+    x: Any,
+    y: Any = None,
+    *,
+    on: tuple | None = None,
+    method: str = "tracin",
+    projection: int = 512,
+    damping: float = 0.1,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+) -> Influence:
+    """Finds the rows of a training that help and harm the loss of other rows.
+
+    With the gradient :math:`g` of each row's loss, the score of a row :math:`i` on a
+    row :math:`j` of ``on`` is :math:`g_i^T g_j` by ``"tracin"``: by how much a step on
+    :math:`i` lowers the loss of :math:`j`. By ``"trak"`` it is :math:`g_i^T (G^T G + λ
+    I)^{-1} g_j`, with the gradients of all rows as :math:`G`: about the rise of the
+    loss of :math:`j` where the model is trained without :math:`i`, if it is trained to
+    the end and its probabilities are right. Both are at the weights as they are now.
+
+    Gradients are of the compiled loss of each row as a batch of one, in a pass at
+    inference: dropout is off, and ``BatchNormalization`` uses its running statistics.
+    Penalties of regularizers are left out. Gradients of more than ``projection``
+    numbers are projected onto that many, by signs that the seed draws. The model is as
+    it was afterwards.
+
+    Args:
+        x, y, sample_weight: Rows of the training, as of ``fit``. A stream must give
+            its rows in the same order each time: results name rows by their number.
+        on: ``(x, y)`` or ``(x, y, sample_weight)``: rows whose loss is to be explained.
+            Without it there is self-influence alone.
+        method: ``"tracin"`` or ``"trak"``.
+        projection: Numbers that stand for a gradient.
+        damping: :math:`λ` of ``"trak"``, as a part of the mean eigenvalue of
+            :math:`G^T G`.
+        batch_size: Rows whose gradients are taken at once; by the memory by default.
+        seed: Of the projection.
+
+    Returns:
+        The scores: ``.top(k)``, ``.mislabelled(share)``, ``.duplicates()``,
+        ``.harmful()``; printed, it is a table.
+
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: Nothing is trained, the model mixes the rows of a batch or has
+            its own ``train_step``, or an option is out of range.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse", seed=0)
+        >>> x, y = np.eye(2)[[0, 1, 0]], np.array([[1.0], [2.0], [1.0]])
+        >>> rows = model.influence(x, y, on=(x[:1], y[:1]))
+        >>> rows.scores.shape, [group.tolist() for group in rows.duplicates()]
+        ((3, 1), [[0, 2]])
+
+    Source: G. Pruthi et al., "Estimating Training Data Influence by Tracing Gradient
+    Descent", 2020; S. M. Park et al., "TRAK: Attributing Model Behavior at Scale",
+    2023, whose gradients are of a margin, and not of the loss.
+    """
+    trainer = require_trainer(self, _OP)
+    method = check_choice(_OP, "method", method, METHODS)
+    projection = check_count(_OP, "projection", projection)
+    damping = check_number(_OP, "damping", damping, open_low=True)
+    seed = check_seed(_OP, seed) or 0
+    if batch_size is not None:
+        batch_size = check_count(_OP, "batch_size", batch_size)
+    if on is not None and not (isinstance(on, tuple | list) and 1 <= len(on) <= 3):
+        raise ArgumentError(
+            _OP, "on must be (x, y) or (x, y, sample_weight)", {"received": type(on)}
+        )
+    _check_model(self)
+    with prepared_aside(self, _OP, x, y, sample_weight, batch_size) as data:
+        first = first_batch(data.dataset, None, None, data.batch_size)
+        _check_rows(trainer, data.dataset, first)
+        explained = None if on is None else _read_on(self, on, first, data.batch_size)
+        gradients = RowGradients(trainer, projection, seed, batch_size)
+        wanted = None if explained is None else gradients.of(explained, f"{_OP} (on)")
+        features, squares = gradients.of(data.dataset, _OP)
+    others = None if wanted is None else wanted[0]
+    if method == "trak":
+        scores, squares = precondition(features, others, damping)
+    else:
+        scores = None if others is None else features @ others.T
+    return Influence(method, squares, features, scores, gradients.entries)
+
+
+def precondition(
+    features: np.ndarray, others: np.ndarray | None, damping: float
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Scores ``[n, m]`` by the damped inverse of second moments, and self-influence.
+
+    Args:
+        features: ``[n, width]``.
+        others: ``[m, width]``, or ``None`` for no scores.
+        damping: As a part of the mean eigenvalue.
+
+    Example:
+        >>> scores, own = precondition(np.eye(2), np.eye(2), 1.0)
+        >>> scores.tolist(), own.tolist()
+        ([[0.5, 0.0], [0.0, 0.5]], [0.5, 0.5])
+    """
+    width = features.shape[1]
+    moments = features.T.astype(np.float64) @ features
+    mean = np.trace(moments) / width
+    moments[np.diag_indices(width)] += damping * (mean or 1.0)
+    solved = np.linalg.solve(moments, features.T.astype(np.float64))  # [width, n]
+    own = np.einsum("nw,wn->n", features, solved).astype(np.float32)
+    scores = None if others is None else (others @ solved).T.astype(np.float32)
+    return scores, own
+
+
+def _check_model(model: Network) -> None:
+    name = type(model).__name__
+    if overrides(model, "train_step"):
+        raise ArgumentError(
+            _OP,
+            f"{name} computes its gradients in its own train_step",
+            hint="Write the loss as compute_loss, or give it to compile.",
+        )
+    rows = fixed_batch_size(model)
+    if rows not in (None, 1):
+        raise ArgumentError(
+            _OP,
+            f"{name} takes batches of {rows} rows only, and the gradient of a row is "
+            "that of a batch of one",
+            hint="Leave batch_size out of Input.",
+        )
+
+
+def _check_rows(trainer: Trainer, dataset: Any, first: Any) -> None:
+    """Raises where a row has no gradient of its own; nothing is compiled yet."""
+    preparer = trainer.preparer
+    if not trainer.holder.split.params:
+        raise ArgumentError(
+            _OP,
+            "no weight is trained, so that rows have no gradients",
+            hint="model.unfreeze(…), or layer.trainable = True.",
+        )
+    if trainer.holder.placement.spans_processes:
+        raise ArgumentError(_OP, "influence is for one process")
+    ragged = isinstance(dataset, RaggedDataset)
+    if ragged or has_padded(first[0]) or has_packed(first[0]):
+        raise DataError(
+            _OP,
+            "rows of unlike lengths, and packed ones, are not supported",
+            hint="Fill them up to one length, with a mask or weights.",
+        )
+    if preparer.passes.mixes_rows("test"):
+        raise ArgumentError(
+            _OP,
+            "the model computes with the rows of a batch together, so that the loss of "
+            "one row has no gradient of its own",
+            hint="BatchNormalization is fine: it uses its running statistics here.",
+        )
+
+
+def _read_on(model: Network, on: tuple, first: Any, batch_size: int) -> Any:
+    """The rows that are explained, checked beside those of the training."""
+    op = f"{_OP} (on)"
+    dataset = read_dataset(model, *on, op=op)
+    dataset = encode_dataset(model, dataset, op=op, batch_size=batch_size)
+    dataset = with_targets_like(dataset, first[1], part_names(model)[1])
+    targets = first_batch(dataset, None)[1]
+    if (targets is None) != (first[1] is None):
+        raise DataError(
+            op,
+            "on needs targets where the rows of the training have some, and only there",
+            hint="on=(x_test, y_test)",
+        )
+    prepare(model, op, dataset, like=first, batch_size=batch_size)
+    return dataset
