@@ -481,6 +481,8 @@ def _search(
     linalg: Any = importlib.import_module("scipy.sparse.linalg")  # JAX needs SciPy
     operator = linalg.LinearOperator((size, size), matvec=apply, dtype=np.float64)
     start = draws.standard_normal(size)
+    if not apply(start).any():  # no curvature at all, which ARPACK refuses
+        return np.zeros(k), np.linalg.qr(draws.standard_normal((size, k)))[0]
     try:
         values, vectors = linalg.eigsh(
             operator, k, which="LA", v0=start, tol=_TOLERANCE

@@ -129,6 +129,25 @@ def test_a_hessian_whose_eigenvalues_are_all_negative():
     np.testing.assert_allclose(values, [-1, -2], atol=1e-3)
 
 
+def test_a_loss_without_curvature_has_eigenvalues_of_0():
+    model = exburn.Sequential([exburn.Input((80,)), layers.Dense(1)])
+    model.compile("sgd", "mae")
+    x = RANDOM.normal(size=(30, 80))
+    values, vectors = model.curvature(x, x[:, :1]).top(2, vectors=True)
+    assert values.tolist() == [0, 0]
+    assert sum((v**2).sum() for v in vectors[0].values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_more_eigenvalues_than_the_rank(rank):
+    matrix = np.diag(np.r_[np.arange(rank, 0.0, -1), np.zeros(100 - rank)])
+    draws = np.random.default_rng(0)
+    values, vectors = largest_eigenpairs(lambda v: matrix @ v, 100, 5, draws)
+    expected = [*range(rank, 0, -1), *[0] * (5 - rank)]
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-6)
+
+
 def test_a_file_has_the_numbers_and_no_model(compared, tmp_path):
     curvature = compared[1]
     curvature.top(2), curvature.trace(4)
