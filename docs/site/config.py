@@ -22,6 +22,7 @@ _HOW_TO = [
     ("Find settings, look into a run", "finding"),
     ("What a prediction rests on", "explanations"),
     ("Private training", "privacy"),
+    ("Differential equations", "differential_equations"),
     ("Runs, dashboard, loggers, commands", "runs"),
     ("Own layers, losses, loops", "custom_layers"),
     ("Save and load", "saving"),
