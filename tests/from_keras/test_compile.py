@@ -188,6 +188,7 @@ FURTHER = {
     "join_batches",
     "accumulate",
     "remat",
+    "privacy",
 }
 
 
