@@ -122,6 +122,8 @@ for name in ("exburn.serving", "exburn.tuning", "exburn.applications", compressi
     assert name not in sys.modules, name
 assert callable(model.compress) and compressing in sys.modules
 assert exburn.core.registry.lookup("GPT2").__module__ == "exburn.applications.gpt2"
+model.compile("sgd", "mse")
+assert "scipy.stats" not in sys.modules  # which private training draws rows with
 """
 
 

