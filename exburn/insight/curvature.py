@@ -18,11 +18,11 @@ from exburn.diagnostics.differences import precise
 from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
 from exburn.insight.insight import Insight
+from exburn.insight.requirements import require_compiled_loss, require_trained_weights
 from exburn.models.network import Network
 from exburn.models.session import require_trainer
 from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.numbers import holding
-from exburn.training.overrides import overrides
 from exburn.training.program import Programs
 from exburn.training.steps import batch_weight, inference_loss
 from exburn.training.trainer import Trainer
@@ -137,10 +137,8 @@ class Curvature(Insight):
         """
         op = "Curvature.trace"
         operator = self._require_operator("trace")
-        samples, seed = (
-            check_count(op, "samples", samples, 2),
-            check_seed(op, seed) or 0,
-        )
+        samples = check_count(op, "samples", samples, 2)
+        seed = check_seed(op, seed) or 0
         draws, values = np.random.default_rng(seed), []
         for _ in range(samples):
             signs = draws.choice([-1.0, 1.0], self.parameters)
@@ -275,12 +273,7 @@ def curvature(
     """
     op = "curvature"
     trainer = require_trainer(self, op)
-    if overrides(self, "train_step"):
-        raise ArgumentError(
-            op,
-            f"{type(self).__name__} computes its loss in its own train_step",
-            hint="Write the loss as compute_loss, or give it to compile.",
-        )
+    require_compiled_loss(self, op)
     with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
         if not isinstance(data.dataset, ArrayDataset):
             raise DataError(
@@ -300,16 +293,8 @@ def curvature(
 
 def _check_weights(trainer: Trainer) -> None:
     """Raises where the Hessian is none; nothing is compiled yet."""
-    holder = trainer.holder
-    if not holder.split.params:
-        raise ArgumentError(
-            "curvature",
-            "no weight is trained",
-            hint="model.unfreeze(…), or layer.trainable = True.",
-        )
-    if holder.placement.spans_processes:
-        raise ArgumentError("curvature", "curvature is for one process")
-    for path, value in holder.split.read()[0].items():
+    require_trained_weights(trainer, "curvature")
+    for path, value in trainer.holder.split.read()[0].items():
         if value.dtype not in (np.float32, np.float64):
             raise ArgumentError(
                 "curvature",

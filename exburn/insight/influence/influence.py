@@ -12,12 +12,12 @@ from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
 from exburn.insight.influence.result import METHODS, Influence
 from exburn.insight.influence.row_gradients import RowGradients
+from exburn.insight.requirements import require_compiled_loss, require_trained_weights
 from exburn.models.arguments import first_batch, part_names
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.network import Network
 from exburn.models.preparing import fixed_batch_size, prepare
 from exburn.models.session import require_trainer
-from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
 _OP = "influence"
@@ -102,11 +102,12 @@ def influence(
     with prepared_aside(self, _OP, x, y, sample_weight, batch_size) as data:
         first = first_batch(data.dataset, None, None, data.batch_size)
         _check_rows(trainer, data.dataset, first)
-        explained = None if on is None else _read_on(self, on, first, data.batch_size)
         gradients = RowGradients(trainer, projection, seed, batch_size)
-        wanted = None if explained is None else gradients.of(explained, f"{_OP} (on)")
+        others = None
+        if on is not None:
+            explained = _read_on(self, on, first, data.batch_size)
+            others, _ = gradients.of(explained, f"{_OP} (on)")
         features, squares = gradients.of(data.dataset, _OP)
-    others = None if wanted is None else wanted[0]
     if method == "trak":
         scores, squares = precondition(features, others, damping)
     else:
@@ -140,34 +141,20 @@ def precondition(
 
 
 def _check_model(model: Network) -> None:
-    name = type(model).__name__
-    if overrides(model, "train_step"):
-        raise ArgumentError(
-            _OP,
-            f"{name} computes its gradients in its own train_step",
-            hint="Write the loss as compute_loss, or give it to compile.",
-        )
+    require_compiled_loss(model, _OP)
     rows = fixed_batch_size(model)
     if rows not in (None, 1):
         raise ArgumentError(
             _OP,
-            f"{name} takes batches of {rows} rows only, and the gradient of a row is "
-            "that of a batch of one",
+            f"{type(model).__name__} takes batches of {rows} rows only, and the "
+            "gradient of a row is that of a batch of one",
             hint="Leave batch_size out of Input.",
         )
 
 
 def _check_rows(trainer: Trainer, dataset: Any, first: Any) -> None:
     """Raises where a row has no gradient of its own; nothing is compiled yet."""
-    preparer = trainer.preparer
-    if not trainer.holder.split.params:
-        raise ArgumentError(
-            _OP,
-            "no weight is trained, so that rows have no gradients",
-            hint="model.unfreeze(…), or layer.trainable = True.",
-        )
-    if trainer.holder.placement.spans_processes:
-        raise ArgumentError(_OP, "influence is for one process")
+    require_trained_weights(trainer, _OP)
     ragged = isinstance(dataset, RaggedDataset)
     if ragged or has_padded(first[0]) or has_packed(first[0]):
         raise DataError(
@@ -175,7 +162,7 @@ def _check_rows(trainer: Trainer, dataset: Any, first: Any) -> None:
             "rows of unlike lengths, and packed ones, are not supported",
             hint="Fill them up to one length, with a mask or weights.",
         )
-    if preparer.passes.mixes_rows("test"):
+    if trainer.preparer.passes.mixes_rows("test"):
         raise ArgumentError(
             _OP,
             "the model computes with the rows of a batch together, so that the loss of "
