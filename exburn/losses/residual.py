@@ -148,3 +148,13 @@ class Residual(Loss):
 
 
 registry.register(Residual, package="losses")
+
+
+def equation_of(losses: Any) -> Residual | None:
+    """The losses of ``compile`` where they are an equation's; else ``None``.
+
+    Example:
+        >>> equation_of("mse") is None
+        True
+    """
+    return losses if isinstance(losses, Residual) else None

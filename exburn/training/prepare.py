@@ -9,7 +9,7 @@ import jax
 
 from exburn.data import has_packed, has_padded, plain_values
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.residual import Residual
+from exburn.losses.residual import equation_of
 from exburn.module.building import spec_like
 from exburn.module.traversal import iter_weights
 from exburn.runtime.cost_model import Cost
@@ -385,8 +385,8 @@ class Preparer:
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
         custom = overrides(self.holder.module, "train_step")
-        equation = isinstance(self.objective.losses, Residual)
-        if self.objective.terms or equation or custom or self.passes.latest is None:
+        own = self.objective.terms or equation_of(self.objective.losses) is not None
+        if own or custom or self.passes.latest is None:
             return True
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         adds = self.passes.latest.losses > 0 or self.holder.split.has_regularizers

@@ -20,7 +20,7 @@ from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.losses.contract.likelihood import LikelihoodResult
-from exburn.losses.residual import Residual
+from exburn.losses.residual import Residual, equation_of
 from exburn.module.building import untouched_metrics
 from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
@@ -533,8 +533,8 @@ def _add_up(
         else:
             loss, parts, scored = result
             outputs = *outputs, scored
-    if isinstance(objective.losses, Residual):
-        loss = loss + _residual(objective.losses, ctx, x)
+    if (equation := equation_of(objective.losses)) is not None:
+        loss = loss + _residual(equation, ctx, x)
     penalty = split.penalty(params)
     for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
         loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))

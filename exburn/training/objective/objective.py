@@ -16,6 +16,7 @@ from exburn.core.random_keys import key_scope
 from exburn.errors import ArgumentError, DataError, LogitsWarning, warn
 from exburn.losses.contract.base import copy_with
 from exburn.losses.contract.likelihood import LikelihoodResult
+from exburn.losses.residual import equation_of
 from exburn.metrics.means import (
     counting_positions,
     counting_values,
@@ -186,7 +187,7 @@ class Objective:
             self._stems = nested_names(pred_spec, names)
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
-        self.exact_rows = isinstance(self._loss, losses.Residual)  # it may mix rows
+        self.exact_rows = equation_of(self._loss) is not None  # it may mix rows
         with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
             self.terms = self._terms(preds, targets, weights, ends)
             if self.by_tokens and len(self.terms) > 1:
