@@ -36,6 +36,9 @@ class Insight:
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        guard_methods(cls)
+
     # ------------------------------------------------------------------ a subclass's
     def text(self) -> str:
         """What it means and what it assumes, in a few sentences."""

@@ -7,6 +7,9 @@ import pytest
 from rich.table import Table
 
 from exburn.errors import ModelFormatError
+from exburn.errors.boundary import is_guarded
+from exburn.insight.curvature import Curvature
+from exburn.insight.influence.result import Influence
 from exburn.insight.insight import Insight
 from exburn.saving.shards import write_tensors
 
@@ -92,3 +95,8 @@ def test_arrays_that_are_missing_are_named(tmp_path):
     write_tensors(tmp_path / "h", {}, metadata, format="exburn-insight-1")
     with pytest.raises(ModelFormatError, match="values"):
         Heights.load(tmp_path / "h")
+
+
+def test_an_error_of_a_subclass_is_shown_at_the_users_line():
+    assert is_guarded(Heights.plot) and is_guarded(Heights.text)
+    assert is_guarded(Curvature.top) and is_guarded(Influence.harmful)
