@@ -1,1 +1,1 @@
-"""What a trained model knows: its doubt, causes of predictions, explanations."""
+"""Questions to a trained model: explanations, influence of rows, curvature."""

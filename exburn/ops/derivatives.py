@@ -328,10 +328,10 @@ def _refuse_symbols(name: str, values: Any) -> None:
 
 def _check_argument(name: str, value: Any, place: int, real: bool) -> None:
     """Raises ``DTypeError`` for numbers that have no derivative."""
-    wanted = jnp.floating if real else jnp.inexact
+    kind = jnp.floating if real else jnp.inexact
     for leaf in jax.tree.leaves(value):
         dtype = jnp.result_type(leaf)
-        if not jnp.issubdtype(dtype, wanted):
+        if not jnp.issubdtype(dtype, kind):
             raise DTypeError(
                 name,
                 f"argument {place} has dtype {dtype.name}, and derivatives are by "
@@ -345,14 +345,14 @@ def _check_argument(name: str, value: Any, place: int, real: bool) -> None:
 def _real_results(name: str, fun: Callable[..., Any], has_aux: bool) -> Callable:
     """The function, which raises ``DTypeError`` where it returns complex numbers."""
 
-    def checked(*args, **kwargs):
+    def real_function(*args, **kwargs):
         result = fun(*args, **kwargs)
         if not has_aux:
             return _check_real(name, result)
         value, rest = result
         return _check_real(name, value), rest
 
-    return checked
+    return real_function
 
 
 def _check_real(name: str, result: Any) -> Any:

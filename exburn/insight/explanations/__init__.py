@@ -1,1 +1,1 @@
-"""What a prediction rests on: ``model.explain``."""
+"""Explanations of predictions: ``model.explain``."""

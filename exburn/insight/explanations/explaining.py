@@ -1,4 +1,4 @@
-"""What a prediction owes to each entry of its input: ``model.explain(x)``."""
+"""``model.explain(x)``: the share of each entry of the inputs in a prediction."""
 
 from __future__ import annotations
 
@@ -130,6 +130,13 @@ def explain(
     run = _prepare(self, inputs, method, options, output, width)
     if target is not None or len(run.score_shape) > 1:
         _targets(target, (inputs.rows, *run.score_shape))  # before any compile
+    if baseline is not None:  # the rows of tables are not there yet
+        arrays = {
+            str(number): value
+            for number, value in enumerate(inputs.leaves)
+            if number not in run.scorer.tables
+        }
+        read_baseline(baseline, inputs, arrays)
     if method in _COVERING:
         extras["patches"] = patches = _patches(run, options)
     if method == "shapley":
@@ -209,9 +216,9 @@ class _Run:
         scorer = self.scorer
 
         def look(groups: Any, x: Any) -> Any:
-            scores, kept = scorer(groups, x, {})
-            output = jax.tree.leaves(kept["outputs"])[scorer.output]
-            return scores, output, kept["rows"]
+            scores, parts = scorer(groups, x, {})
+            output = jax.tree.leaves(parts["outputs"])[scorer.output]
+            return scores, output, parts["rows"]
 
         program = self.programs.further(f"explain {scorer.name}", lambda: look)
         return self._collect(program, self._chunks(self.inputs.x))
@@ -219,7 +226,7 @@ class _Run:
     def attribute(
         self, features: dict[str, Any], targets: np.ndarray, extras: dict[str, Any]
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """What the score of each row owes to each feature, and more of each row."""
+        """Shares of each feature in the score of each row, and arrays beside them."""
         make, scorer = METHODS[self.method], self.scorer
         by_row: dict[str, Any] = {"rows": np.arange(self.inputs.rows)}
         if "baseline" in extras:
@@ -238,7 +245,7 @@ class _Run:
 
 
 def _numbers(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a method is given beside the rows, of its numbers."""
+    """Arrays that a method takes beside the rows, of the numbers among its options."""
     if method == "smooth_gradient":
         samples, seed = _draws(options)
         noise = check_number(_OP, "noise", options.get("noise", 0.15))
@@ -269,8 +276,8 @@ def _prepare(
     width = fixed_batch_size(model) or min(width, inputs.rows)
     step = jax.tree.map(lambda v: v[:1].repeat(width, 0), inputs.x)
     notes, code = survey(programs.split, step)
-    known = part_names(model)[1]
-    number = _output([leaf_name(path, known) for path in notes.outputs], output)
+    output_names = part_names(model)[1]
+    number = _output([leaf_name(path, output_names) for path in notes.outputs], output)
     first = any(
         getattr(call.layer, "data_format", "") == "channels_first"
         for call in notes.convolutions
@@ -443,7 +450,7 @@ def _targets(target: Any, shape: tuple[int, ...], scores: Any = None) -> np.ndar
 
 
 def _by_token(value: np.ndarray, method: str, is_table: bool) -> np.ndarray:
-    """One number for each token, of what its row of the table has."""
+    """Values of tokens, one number each, from those of their rows of the table."""
     if not is_table:
         return value
     if method in ("saliency", "smooth_gradient"):

@@ -42,7 +42,7 @@ _ASSUMPTIONS = {
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Explanation(Insight):
-    """What the score of each row owes to the entries of the row.
+    """Shares of the entries of each row in the row's score.
 
     Attributes:
         method: How it was found.

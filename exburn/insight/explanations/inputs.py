@@ -61,9 +61,9 @@ def read_inputs(model: Network, x: Any) -> NamedInputs:
     require_predictor(model)
     prepare(model, "predict", ArrayDataset(inputs, op=OP))
     host = model.host_graph
-    known = tuple(host.names) if host is not None else part_names(model)[0]
+    own_names = tuple(host.names) if host is not None else part_names(model)[0]
     pairs, treedef = jax.tree_util.tree_flatten_with_path(inputs)
-    names = [leaf_name(path, known) for path, _ in pairs]
+    names = [leaf_name(path, own_names) for path, _ in pairs]
     leaves = [np.asarray(value) for _, value in pairs]
     for name, value in zip(names, leaves, strict=True):
         _check_finite(name, value, columns)
@@ -86,13 +86,13 @@ def read_inputs(model: Network, x: Any) -> NamedInputs:
     return NamedInputs(x, leaves, names, columns, floats)
 
 
-def leaf_name(path: tuple, known: Any) -> str:
+def leaf_name(path: tuple, names: Any) -> str:
     """The name of an input, or output, by its place in the structure of all."""
     if not path:
-        return known[0] if known else "x"
+        return names[0] if names else "x"
     key = getattr(path[0], "key", getattr(path[0], "idx", None))
-    if len(path) == 1 and isinstance(key, int) and known and key < len(known):
-        return known[key]
+    if len(path) == 1 and isinstance(key, int) and names and key < len(names):
+        return names[key]
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 

@@ -127,7 +127,7 @@ def quadrature(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def occlusion(scorer: Scorer) -> Callable:
-    """What the score loses when a patch is covered, shared over its entries.
+    """The fall of the score when a patch is covered, shared over its entries.
 
     Source: M. Zeiler, R. Fergus, "Visualizing and Understanding Convolutional
     Networks", 2014.
@@ -154,7 +154,7 @@ def occlusion(scorer: Scorer) -> Callable:
 
 
 def shapley(scorer: Scorer) -> Callable:
-    """What the score gains when a patch is uncovered, as a mean over orders.
+    """The gain of the score when a patch is uncovered, as a mean over orders.
 
     Source: E. Strumbelj, I. Kononenko, "An Efficient Explanation of Individual
     Classifications using Game Theory", 2010.
@@ -218,7 +218,7 @@ def orders_of(players: int, samples: int, seed: int) -> np.ndarray:
 def patches_of(
     shape: tuple[int, ...], axes: tuple[int, ...], patch: tuple, stride: tuple
 ) -> np.ndarray:
-    """Which entries of a row each patch covers: booleans, [patches, …].
+    """Masks of the entries of a row that each patch covers: booleans, [patches, …].
 
     Args:
         shape: Of a row.
@@ -246,15 +246,15 @@ def patches_of(
 
 
 def gradcam(scorer: Scorer) -> Callable:
-    """Where a layer's channels that speak for the target are active.
+    """The places where a layer's channels that speak for the target are active.
 
     Source: R. Selvaraju et al., "Grad-CAM", 2017.
     """
 
     def run(groups, x, features, targets, extras):
         def total(shift):
-            scores, kept = scorer(groups, x, features, shift)
-            return pick(scores, targets).sum(), kept["layer"]
+            scores, parts = scorer(groups, x, features, shift)
+            return pick(scores, targets).sum(), parts["layer"]
 
         moved = jax.grad(total, has_aux=True)(extras["shift"])
         gradients, active = (jnp.moveaxis(v, scorer.channels, -1) for v in moved)

@@ -16,61 +16,64 @@ _BARS = 20
 _OP = "Explanation.plot"
 
 
-def draw(found: Explanation) -> Any:
+def draw(explanation: Explanation) -> Any:
     """A figure of an explanation's first rows, an input below the other."""
-    names = list(found.arrays)
-    rows = min(len(found.scores), _ROWS)
-    kinds = {name: _kind(found, name) for name in names}
+    names = list(explanation.arrays)
+    rows = min(len(explanation.scores), _ROWS)
+    kinds = {name: _kind(explanation, name) for name in names}
     if all(kind == "image" for kind in kinds.values()):
-        return _draw_images(found, names, rows)
-    height = sum(_height(found, name, kinds[name], rows) for name in names)
+        return _draw_images(explanation, names, rows)
+    height = sum(_height(explanation, name, kinds[name], rows) for name in names)
     figure = new_figure(_OP, 7, height)
     axes = np.atleast_1d(figure.subplots(len(names), 1))
     for panel, name in zip(axes, names, strict=True):
         if kinds[name] == "columns":
-            _draw_columns(panel, found, name)
+            _draw_columns(panel, explanation, name)
         else:
-            _draw_grid(figure, panel, found, name, rows)
+            _draw_grid(figure, panel, explanation, name, rows)
         if len(names) > 1:
             panel.set_title(name, loc="left")
     return figure
 
 
-def _kind(found: Explanation, name: str) -> str:
-    values, inputs = found.arrays[name], found.inputs[name]
+def _kind(explanation: Explanation, name: str) -> str:
+    values, inputs = explanation.arrays[name], explanation.inputs[name]
     if inputs.ndim == 4 and values.ndim in (3, 4):
         return "image"
     is_table = values.ndim == 2 and values.shape == inputs.shape
     return "columns" if is_table and inputs.dtype.kind == "f" else "grid"
 
 
-def _height(found: Explanation, name: str, kind: str, rows: int) -> float:
+def _height(explanation: Explanation, name: str, kind: str, rows: int) -> float:
     if kind == "columns":
-        return 1.2 + 0.28 * min(found.arrays[name].shape[1], _BARS)
+        return 1.2 + 0.28 * min(explanation.arrays[name].shape[1], _BARS)
     return 1.2 + 0.4 * rows
 
 
-def _draw_images(found: Explanation, names: list[str], rows: int) -> Any:
+def _draw_images(explanation: Explanation, names: list[str], rows: int) -> Any:
     figure = new_figure(_OP, 1.5 * rows + 0.8, 3.3 * len(names))
     axes = figure.subplots(2 * len(names), rows, squeeze=False)
     for number, name in enumerate(names):
-        channel = _channel_axis(found.inputs[name])
-        heats = found.arrays[name]
+        channel = _channel_axis(explanation.inputs[name])
+        heats = explanation.arrays[name]
         if heats.ndim == 4:
             size = np.abs(heats).max(channel)
-            signed = found.method not in ("saliency", "gradcam")
+            signed = explanation.method not in ("saliency", "gradcam")
             heats = heats.sum(channel) if signed else size
         for row in range(rows):
-            image = np.moveaxis(found.inputs[name][row], channel - 1, -1)
+            image = np.moveaxis(explanation.inputs[name][row], channel - 1, -1)
             above, below = axes[2 * number][row], axes[2 * number + 1][row]
             above.imshow(_pixels(image), cmap="gray")
-            above.set_title(f"{found.targets[row]}: {found.scores[row]:.3g}", size=9)
+            target, score = explanation.targets[row], explanation.scores[row]
+            above.set_title(f"{target}: {score:.3g}", size=9)
             below.imshow(_pixels(image).mean(-1), cmap="gray", vmin=0, vmax=1)
             mark = _draw_heat(below, heats[row], image.shape[:2])
             for panel in (above, below):
                 panel.set_axis_off()
         figure.colorbar(mark, ax=list(axes[2 * number + 1]), ticks=[], shrink=0.8)
-    figure.suptitle(f"{found.method.replace('_', ' ')}: target and score", size=10)
+    figure.suptitle(
+        f"{explanation.method.replace('_', ' ')}: target and score", size=10
+    )
     return figure
 
 
@@ -103,26 +106,26 @@ def _draw_heat(axes: Any, heat: np.ndarray, size: tuple[int, int]) -> Any:
     )
 
 
-def _draw_columns(axes: Any, found: Explanation, name: str) -> None:
+def _draw_columns(axes: Any, explanation: Explanation, name: str) -> None:
     """Bars of a row's values; of several rows their mean size."""
-    values = found.arrays[name]
+    values = explanation.arrays[name]
     several = len(values) > 1
     lengths = np.abs(values).mean(0) if several else values[0]
     order = np.argsort(-np.abs(lengths), kind="stable")[:_BARS]
-    columns = found.columns or [f"column {i}" for i in range(values.shape[1])]
+    columns = explanation.columns or [f"column {i}" for i in range(values.shape[1])]
     draw_bars(axes, [columns[i] for i in order], {name: [lengths[i] for i in order]})
     what = f"mean size over {len(values):,} rows" if several else "value"
-    axes.set_xlabel(f"{found.method.replace('_', ' ')}: {what}")
+    axes.set_xlabel(f"{explanation.method.replace('_', ' ')}: {what}")
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
 
 
 def _draw_grid(
-    figure: Any, axes: Any, found: Explanation, name: str, rows: int
+    figure: Any, axes: Any, explanation: Explanation, name: str, rows: int
 ) -> None:
     """A cell for each place of each row, with the token where there are few."""
-    values, inputs = found.arrays[name][:rows], found.inputs[name][:rows]
+    values, inputs = explanation.arrays[name][:rows], explanation.inputs[name][:rows]
     flat = values.reshape(rows, values.shape[1], -1).sum(-1)
     bound = float(np.abs(flat).max()) or 1.0
     low = -bound if (flat < 0).any() else 0
@@ -137,6 +140,8 @@ def _draw_grid(
         for (row, place), value in np.ndenumerate(inputs):
             shade = "white" if abs(flat[row, place]) > 0.6 * bound else "black"
             axes.text(place, row, f"{value:g}", ha="center", va="center", color=shade)
-    axes.set_yticks(range(rows), [f"row {i}: {t}" for i, t in enumerate(found.targets)])
-    axes.set_xlabel(f"place; {found.method.replace('_', ' ')}")
+    axes.set_yticks(
+        range(rows), [f"row {i}: {t}" for i, t in enumerate(explanation.targets)]
+    )
+    axes.set_xlabel(f"place; {explanation.method.replace('_', ' ')}")
     figure.colorbar(cells, ax=axes)

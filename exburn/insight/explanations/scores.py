@@ -182,8 +182,8 @@ class Scorer:
                 groups, x, training=False, key=key, interceptors=(tap,)
             )[0]
             rows = {str(place): value for place, value in tap.rows.items()}
-            kept = {"outputs": outputs, "rows": rows, "layer": tap.output}
-            return jax.tree.leaves(outputs)[self.output], kept
+            parts = {"outputs": outputs, "rows": rows, "layer": tap.output}
+            return jax.tree.leaves(outputs)[self.output], parts
 
         args = groups, x, features, shift
         code, shapes = jax.make_jaxpr(forward, return_shape=True)(*args)
@@ -194,8 +194,8 @@ class Scorer:
             code.jaxpr.replace(outvars=outvars), code.consts
         )
         flat = jax.extend.core.jaxpr_as_fun(cut)(*jax.tree.leaves(args))
-        scores, kept = jax.tree.unflatten(jax.tree.structure(shapes), flat)
-        return scores.astype(jnp.promote_types(scores.dtype, jnp.float32)), kept
+        scores, parts = jax.tree.unflatten(jax.tree.structure(shapes), flat)
+        return scores.astype(jnp.promote_types(scores.dtype, jnp.float32)), parts
 
     @property
     def name(self) -> str:

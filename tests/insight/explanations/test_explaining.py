@@ -197,6 +197,12 @@ def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
     assert model.explain(np.ones((2, 4), np.int32), "occlusion").values.shape == (2, 4)
 
 
+def test_a_baseline_of_another_shape_is_refused_before_scores(mlp, captum, monkeypatch):
+    monkeypatch.delattr("exburn.insight.explanations.explaining._Run.look")
+    with pytest.raises(ArgumentError, match="baseline of 'x' must be finite"):
+        mlp.explain(captum["mlp/x"], baseline=np.ones(5))
+
+
 def test_a_score_without_an_axis_and_an_entry_of_a_sequence_are_explained(captum):
     x = exburn.Input((6,))
     square = exburn.Model(x, exburn.ops.sum(x**2, axis=-1))
