@@ -14,6 +14,7 @@ from exburn.errors import ArgumentError, require, unknown_name
 _ACCOUNTANTS = "rdp", "pld"
 _LEAST_NOISE = 0.01  # times the clip
 _MOST_NOISE = 1_000.0  # times the clip: a training learns nothing long before that
+_REST = 1e-4  # of an epsilon: less is what the search for the noise has left over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Privacy:
         assert self.epsilon is not None
         already = self.epsilon_of(before)
         reason = f"epsilon={already:.4g} was spent before"
-        if already < self.epsilon:
+        if already < self.epsilon * (1 - _REST):
             noise = self._calibrate(rate, steps, before)
             if noise is not None:
                 return noise

@@ -86,3 +86,11 @@ def test_numbers_that_can_never_work_are_refused(options, message):
 def test_an_unknown_accountant_is_refused():
     with pytest.raises(UnknownNameError, match="rdp"):
         Privacy(epsilon=1, delta=1e-5, accountant="moments")
+
+
+def test_what_a_whole_training_leaves_of_its_epsilon_is_nothing():
+    privacy = Privacy(epsilon=8, delta=1e-5)
+    whole = Spending(privacy.noise_for(0.07, 225), 0.07, 225)
+    assert privacy.epsilon_of([whole]) < 8
+    with pytest.raises(ArgumentError, match="epsilon=8 was spent before"):
+        privacy.noise_for(0.07, 15, [whole])
