@@ -149,7 +149,8 @@ def compile(
     objective = objective_of(parts)
     chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
     distribution = _distribution_of(mesh, layout, device)
-    others = eager, remat, distribution, accumulate_gradients not in (None, 1)
+    others = {"run_eagerly": eager, "remat": remat, "mesh": distribution}
+    others["accumulate_gradients"] = accumulate_gradients not in (None, 1)
     _check_privacy(self, privacy, chosen, objective, others)
     set_options(
         chosen,
@@ -216,25 +217,21 @@ def _check_privacy(
     privacy: Any,
     optimizer: Any,
     objective: Objective,
-    others: tuple,
+    others: dict[str, Any],
 ) -> None:
     """Raises unless training can be private, where it is to be.
 
     Args:
-        others: ``run_eagerly``, ``remat``, the mesh, and whether gradients accumulate.
+        others: Further options of ``compile``, which must be off.
     """
     if privacy is None:
         return
-    names = "run_eagerly", "remat", "mesh", "accumulate_gradients"
     own = own_step(model)
     refused = {
         f"{own} of the model's own": own is not None,
         "accumulate='tokens'": objective.by_tokens,
         "a loss of log-probabilities": likelihood_loss(objective.losses) is not None,
-        **{
-            n: value not in (None, False)
-            for n, value in zip(names, others, strict=True)
-        },
+        **{name: value not in (None, False) for name, value in others.items()},
     }
     check_private_model(model, privacy, optimizer, refused)
 
