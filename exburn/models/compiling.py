@@ -150,8 +150,7 @@ def compile(
     chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
     distribution = _distribution_of(mesh, layout, device)
     others = {"run_eagerly": eager, "remat": remat, "mesh": distribution}
-    others["accumulate_gradients"] = accumulate_gradients not in (None, 1)
-    _check_privacy(self, privacy, chosen, objective, others)
+    _check_privacy(self, privacy, chosen, objective, accumulate_gradients, others)
     set_options(
         chosen,
         learning_rate=learning_rate,
@@ -217,11 +216,13 @@ def _check_privacy(
     privacy: Any,
     optimizer: Any,
     objective: Objective,
+    group: Any,
     others: dict[str, Any],
 ) -> None:
     """Raises unless training can be private, where it is to be.
 
     Args:
+        group: ``accumulate_gradients``.
         others: Further options of ``compile``, which must be off.
     """
     if privacy is None:
@@ -231,6 +232,7 @@ def _check_privacy(
         f"{own} of the model's own": own is not None,
         "accumulate='tokens'": objective.by_tokens,
         "a loss of log-probabilities": likelihood_loss(objective.losses) is not None,
+        "accumulate_gradients": group not in (None, 1),
         **{name: value not in (None, False) for name, value in others.items()},
     }
     check_private_model(model, privacy, optimizer, refused)
