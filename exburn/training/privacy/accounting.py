@@ -210,6 +210,6 @@ def _quiet() -> Iterator[None]:
 def _dp_accounting() -> Any:
     reason = "private training needs dp-accounting"
     package: dict[str, Any] = {"extra": "privacy", "package": "dp-accounting"}
-    for name in ("dp_accounting.rdp", "dp_accounting.pld"):
-        require(name, "Privacy", reason, **package)
+    require("dp_accounting.rdp", "Privacy", reason, **package)
+    require("dp_accounting.pld", "Privacy", reason, **package)
     return require("dp_accounting", "Privacy", reason, **package)
