@@ -216,6 +216,27 @@ def fill(
 
 
 @contextlib.contextmanager
+def open_whole(model: Any, filepath: Any) -> Iterator[WeightSource]:
+    """A file, or a checkpoint, that has all weights of a model and no others.
+
+    Args:
+        model: A built model, which stays as it is.
+        filepath: As of ``load_weights``.
+
+    Raises:
+        FileFormatError, ShapeError, ArgumentError, CheckpointError: As of
+            ``load_weights``; or layers read what they save by methods of their own.
+    """
+    path = path_of(filepath, ".safetensors", _OP, exists=True)
+    own = {name: tuple(w.shape) for name, w, _ in iter_weights(model, carried=False)}
+    carried = {name for name, _, _ in iter_weights(model)} - set(own)
+    with _open(path, model, own, False, False, None) as source:
+        shapes = {n: s for n, s in source.shapes.items() if n not in carried}
+        _require_complete(_report(path, own, shapes), partial=False)
+        yield source
+
+
+@contextlib.contextmanager
 def _open(
     path: Path,
     model: Any,

@@ -10,7 +10,9 @@ from exburn.core.checks import check_choice, check_count, check_number, check_se
 from exburn.data import RaggedDataset, has_packed, has_padded, with_targets_like
 from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
-from exburn.insight.influence.result import METHODS, Influence
+from exburn.insight.influence.checkpoints import TrainingPoint, read_points
+from exburn.insight.influence.products import METHODS
+from exburn.insight.influence.result import Influence
 from exburn.insight.influence.row_gradients import RowGradients
 from exburn.insight.requirements import require_compiled_loss, require_trained_weights
 from exburn.models.arguments import first_batch, part_names
@@ -32,6 +34,7 @@ def influence(
     method: str = "tracin",
     projection: int = 512,
     damping: float = 0.1,
+    checkpoints: Any = None,
     sample_weight: Any = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -43,7 +46,9 @@ def influence(
     :math:`i` lowers the loss of :math:`j`. By ``"trak"`` it is :math:`g_i^T (G^T G + λ
     I)^{-1} g_j`, with the gradients of all rows as :math:`G`: about the rise of the
     loss of :math:`j` where the model is trained without :math:`i`, if it is trained to
-    the end and its probabilities are right. Both are at the weights as they are now.
+    the end and its probabilities are right. ``"datainf"`` is that for adapters: of
+    each weight by itself, and the inverse of the mean of the rows' :math:`g g^T` as the
+    mean of the inverses. All are at the weights as they are now, or at ``checkpoints``.
 
     Gradients are of the compiled loss of each row as a batch of one, in a pass at
     inference: dropout is off, and ``BatchNormalization`` uses its running statistics.
@@ -56,10 +61,15 @@ def influence(
             its rows in the same order each time: results name rows by their number.
         on: ``(x, y)`` or ``(x, y, sample_weight)``: rows whose loss is to be explained.
             Without it there is self-influence alone.
-        method: ``"tracin"`` or ``"trak"``.
-        projection: Numbers that stand for a gradient.
-        damping: :math:`λ` of ``"trak"``, as a part of the mean eigenvalue of
-            :math:`G^T G`.
+        method: ``"tracin"``, ``"trak"`` or ``"datainf"``.
+        projection: Numbers that stand for a gradient; by ``"datainf"`` for that of each
+            weight.
+        damping: :math:`λ` of ``"trak"`` and ``"datainf"``, as a part of the mean
+            eigenvalue of :math:`G^T G`.
+        checkpoints: A folder of ``ModelCheckpoint``'s whole runs, or a list of files of
+            weights, or of lists as of ``get_weights``. By ``"tracin"`` the scores are
+            the sum of theirs, each times its learning rate: ``[(path, rate), …]``; by
+            default 1, and of whole runs that of the optimizer. Else they are the mean.
         batch_size: Rows whose gradients are taken at once; by the memory by default.
         seed: Of the projection.
 
@@ -70,7 +80,8 @@ def influence(
     Raises:
         NotCompiledError: ``compile`` was not called.
         ArgumentError: Nothing is trained, the model mixes the rows of a batch or has
-            its own ``train_step``, or an option is out of range.
+            its own ``train_step``, a checkpoint is of another model, or an option is
+            out of range.
         DataError, ShapeError, TargetError: The data do not fit the model.
 
     Example:
@@ -85,7 +96,9 @@ def influence(
 
     Source: G. Pruthi et al., "Estimating Training Data Influence by Tracing Gradient
     Descent", 2020; S. M. Park et al., "TRAK: Attributing Model Behavior at Scale",
-    2023, whose gradients are of a margin, and not of the loss.
+    2023, whose gradients are of a margin, and not of the loss; Y. Kwon et al.,
+    "DataInf: Efficiently Estimating Data Influence in LoRA-tuned LLMs and Diffusion
+    Models", 2024.
     """
     trainer = require_trainer(self, _OP)
     method = check_choice(_OP, "method", method, METHODS)
@@ -102,42 +115,32 @@ def influence(
     with prepared_aside(self, _OP, x, y, sample_weight, batch_size) as data:
         first = first_batch(data.dataset, None, None, data.batch_size)
         _check_rows(trainer, data.dataset, first)
-        gradients = RowGradients(trainer, projection, seed, batch_size)
-        others = None
-        if on is not None:
-            explained = _read_on(self, on, first, data.batch_size)
-            others, _ = gradients.of(explained, f"{_OP} (on)")
-        features, squares = gradients.of(data.dataset, _OP)
-    if method == "trak":
-        scores, squares = precondition(features, others, damping)
-    else:
-        scores = None if others is None else features @ others.T
-    return Influence(method, squares, features, scores, gradients.entries)
-
-
-def precondition(
-    features: np.ndarray, others: np.ndarray | None, damping: float
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """Scores ``[n, m]`` by the damped inverse of second moments, and self-influence.
-
-    Args:
-        features: ``[n, width]``.
-        others: ``[m, width]``, or ``None`` for no scores.
-        damping: As a part of the mean eigenvalue.
-
-    Example:
-        >>> scores, own = precondition(np.eye(2), np.eye(2), 1.0)
-        >>> scores.tolist(), own.tolist()
-        ([[0.5, 0.0], [0.0, 0.5]], [0.5, 0.5])
-    """
-    width = features.shape[1]
-    moments = features.T.astype(np.float64) @ features
-    mean = np.trace(moments) / width
-    moments[np.diag_indices(width)] += damping * (mean or 1.0)
-    solved = np.linalg.solve(moments, features.T.astype(np.float64))  # [width, n]
-    own = np.einsum("nw,wn->n", features, solved).astype(np.float32)
-    scores = None if others is None else (others @ solved).T.astype(np.float32)
-    return scores, own
+        points = [TrainingPoint(None, 1.0)]
+        if checkpoints is not None:
+            points = read_points(self, checkpoints, rates=method == "tracin")
+        apart = method == "datainf"
+        gradients = RowGradients(trainer, projection, seed, batch_size, apart)
+        explained = None if on is None else _read_on(self, on, first, data.batch_size)
+        count = 1 if method == "tracin" else len(points)
+        results = []
+        for point in points:
+            gradients.take_weights(point.read(self))
+            others = None
+            if explained is not None:
+                others = gradients.of(explained, f"{_OP} (on)").values
+            rows = gradients.of(data.dataset, _OP)
+            scores, own = METHODS[method](rows, others, damping, gradients.parts)
+            share = np.float32(point.rate / count)
+            # Side by side: products of these features are the sums over checkpoints.
+            features = np.sqrt(share) * rows.values
+            results.append((share * own, features, scores, share))
+    owns, features, scores, shares = zip(*results, strict=True)
+    total = None if on is None else np.sum([*map(np.multiply, scores, shares)], axis=0)
+    values = np.concatenate(features, axis=1)
+    number = 0 if checkpoints is None else len(points)
+    return Influence(
+        method, np.sum(owns, axis=0), values, total, gradients.entries, number
+    )
 
 
 def _check_model(model: Network) -> None:

@@ -11,12 +11,19 @@ from rich.table import Table
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
+from exburn.insight.influence.products import METHODS
 from exburn.insight.insight import Insight
 from exburn.visualization.figures import new_figure
 
-METHODS = ("tracin", "trak")
 _SHOWN = 10  # rows of a table and of a plot
 _BLOCK = 1024  # rows that are compared with all before them at once
+_WAYS = {
+    "tracin": "the products of gradients (TracIn)",
+    "trak": "the products of gradients, by the inverse of all rows' second moments "
+    "(as in TRAK, with the gradients of the loss)",
+    "datainf": "the products of each weight's gradients, by the mean of the inverses "
+    "of the rows' second moments (DataInf)",
+}
 
 
 class TopRows(NamedTuple):
@@ -36,13 +43,15 @@ class Influence(Insight):
     """How rows of the training act on the loss of other rows, and on their own.
 
     Attributes:
-        method: ``"tracin"`` or ``"trak"``.
+        method: ``"tracin"``, ``"trak"`` or ``"datainf"``.
         self_influence: ``[n]``: of each row on itself. It is large where a row is
             unlike what the others teach.
-        features: ``[n, width]``: the gradient of each row, projected where it is long.
+        features: ``[n, width]``: the gradient of each row, projected where it is long;
+            of several checkpoints side by side, each times the root of its share.
         scores: ``[n, m]``: of each row on each row of ``on``; positive where a step on
             the former lowers the loss of the latter. ``None`` without ``on``.
         entries: Numbers of a whole gradient.
+        checkpoints: At the weights of how many gradients were taken; 0: as they were.
 
     Example:
         >>> import numpy as np
@@ -63,6 +72,7 @@ class Influence(Insight):
     features: np.ndarray
     scores: np.ndarray | None
     entries: int
+    checkpoints: int = 0
 
     def top(self, k: int = 10, *, row: int | None = None) -> TopRows:
         """The rows that help and harm the rows of ``on`` most.
@@ -136,22 +146,21 @@ class Influence(Insight):
         return [group for group in groups if len(group) > 1]
 
     def text(self) -> str:
-        way = "the products of gradients (TracIn, at the weights as they are now)"
-        if self.method == "trak":
-            way = (
-                "the products of gradients, by the inverse of all rows' second moments "
-                "(as in TRAK, with the gradients of the loss)"
+        width, where = self.features.shape[1], "as they were"
+        if self.checkpoints:
+            width, where = (
+                width // self.checkpoints,
+                f"of {self.checkpoints} checkpoints",
             )
-        width = self.features.shape[1]
         exact = "exact gradients"
         if width < self.entries:
-            error = f"{1 / np.sqrt(width):.1%}"
-            exact = (
-                f"gradients projected onto {width:,} numbers (a product errs by about "
-                f"{error} of that of the norms)"
-            )
+            error = f" (a product errs by about {1 / np.sqrt(width):.1%} of the norms')"
+            if self.method == "datainf":
+                error = ", weight by weight"
+            exact = f"gradients projected onto {width:,} numbers{error}"
         return (
-            f"Scores are {way}, with {exact}. A positive score: a step on the row "
+            f"Scores are {_WAYS[self.method]}, with {exact}, at the weights {where}. A "
+            "positive score: a step on the row "
             "lowers the loss of the rows asked about. Gradients are of each row's "
             "loss alone, in a pass at inference. A large self-influence is a reason to "
             "look at a row, and no proof of a wrong label."
@@ -214,7 +223,8 @@ class Influence(Insight):
         arrays = {"self_influence": self.self_influence, "features": self.features}
         if self.scores is not None:
             arrays["scores"] = self.scores
-        return {"method": self.method, "entries": self.entries}, arrays
+        settings = {"method": self.method, "entries": self.entries}
+        return settings | {"checkpoints": self.checkpoints}, arrays
 
     @classmethod
     def from_content(
@@ -222,18 +232,21 @@ class Influence(Insight):
     ) -> Self:
         own, features = arrays["self_influence"], arrays["features"]
         scores = arrays.get("scores")
-        entries = check_count("Influence.load", "entries", settings["entries"])
+        op = "Influence.load"
+        entries = check_count(op, "entries", settings["entries"])
+        points = check_count(op, "checkpoints", settings["checkpoints"], 0)
         if settings["method"] not in METHODS:
             raise ValueError("it names no method")
         matrices = [features, *([] if scores is None else [scores])]
         if own.ndim != 1 or any(a.ndim != 2 or len(a) != len(own) for a in matrices):
             raise ValueError("its arrays have unlike numbers of rows")
-        if not len(own) or 0 in features.shape or features.shape[1] > entries:
+        most = entries * max(points, 1)
+        if not len(own) or 0 in features.shape or features.shape[1] > most:
             raise ValueError("its gradients have an impossible size")
         for array in (own, *matrices):
             if array.dtype != np.float32 or not np.isfinite(array).all():
                 raise ValueError("its arrays are no finite float32 numbers")
-        return cls(settings["method"], own, features, scores, entries)
+        return cls(settings["method"], own, features, scores, entries, points)
 
     def _means(self, method: str, row: int | None = None) -> np.ndarray:
         """Scores ``[n]`` on one of the rows of ``on``, or their mean."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 
 from exburn.data import StreamDataset
 from exburn.errors import DataError, OutOfMemoryError
+from exburn.insight.influence.products import Part, RowFeatures
 from exburn.runtime.failures import is_exhausted
 from exburn.training.memory import free_bytes
 from exburn.training.numbers import holding
@@ -34,31 +35,54 @@ class RowGradients:
         projection: Numbers that stand for the gradient of a row.
         seed: Of the projection.
         rows: Rows of a chunk; chosen by the memory if ``None``.
+        apart: Whether the gradient of each weight is projected by itself.
 
     Attributes:
-        width: Numbers of a row's features: those of its gradient, if these are fewer.
+        parts: Of a row's features: of the whole gradient, or of each weight's.
         entries: Numbers of a row's gradient.
     """
 
     def __init__(
-        self, trainer: Trainer, projection: int, seed: int, rows: int | None = None
+        self,
+        trainer: Trainer,
+        projection: int,
+        seed: int,
+        rows: int | None = None,
+        apart: bool = False,
     ):
         holder, preparer = trainer.holder, trainer.preparer
         self._placement, programs = holder.placement, preparer.programs
         self._arrays = holder.split.read()
         self._totals, self._seed = preparer.fresh_totals("test"), seed
         params = self._arrays[0].values()
-        self.entries = sum(v.size * (1 + jnp.iscomplexobj(v)) for v in params)
-        self.width = min(projection, self.entries)
+        sizes = [v.size * (1 + jnp.iscomplexobj(v)) for v in params]
+        self.entries = sum(sizes)
+        self.parts = [
+            Part(min(projection, size), size)
+            for size in (sizes if apart else [self.entries])
+        ]
         dims = None if self.entries <= projection else projection
         self._program = programs.further(
-            f"influence_{dims}", lambda: gradients_of_rows(programs, dims)
+            f"influence_{dims}_{apart}",
+            lambda: gradients_of_rows(programs, dims, apart),
         )
         self._rows = rows or _rows_in_memory(self.entries, self._placement)
         self._exact_rows = rows is not None
 
-    def of(self, dataset: Any, op: str) -> tuple[np.ndarray, np.ndarray]:
-        """The features ``[n, width]`` of all rows, and squares of their norms ``[n]``.
+    def take_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Takes gradients at these weights from now on; the model keeps its own."""
+
+        def put(name: str, own: Any) -> Any:
+            value = np.asarray(weights[name]).astype(own.dtype)
+            return jax.device_put(value, own.sharding if own.committed else None)
+
+        self._arrays = tuple(
+            {n: put(n, v) if n in weights else v for n, v in group.items()}
+            for group in self._arrays
+        )
+
+    def of(self, dataset: Any, op: str) -> RowFeatures:
+        """The features of all rows.
 
         Raises:
             DataError: The gradient of a row is not finite.
@@ -79,7 +103,7 @@ class RowGradients:
                 rows += len(norms)
             if time.monotonic() - begun > _SILENT:
                 bar.update(rows)
-        return np.concatenate(features), np.concatenate(squares)
+        return RowFeatures(np.concatenate(features), np.concatenate(squares))
 
     def _of_batch(self, batch: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The results of a batch, in chunks of which the last is filled up."""
@@ -114,7 +138,9 @@ class RowGradients:
         return np.asarray(features), np.asarray(squares)
 
 
-def gradients_of_rows(programs: Programs, dims: int | None) -> Callable:
+def gradients_of_rows(
+    programs: Programs, dims: int | None, apart: bool = False
+) -> Callable:
     """A pure function of arrays, rows, totals and a seed.
 
     Each row is a batch of its own, in a pass at inference. Penalties of regularizers,
@@ -122,6 +148,7 @@ def gradients_of_rows(programs: Programs, dims: int | None) -> Callable:
 
     Args:
         dims: Numbers onto which gradients are projected; ``None``: they are whole.
+        apart: Whether those of each weight are, where they are more.
     """
     steps, split = programs.steps, programs.split
     adds_penalty = getattr(split.module, "own_compute_loss", None) is None
@@ -146,8 +173,13 @@ def gradients_of_rows(programs: Programs, dims: int | None) -> Callable:
             return jnp.concatenate(parts, axis=1), squares
         key = jax.random.key(seed)
         keys = [jax.random.fold_in(key, number) for number in range(len(parts))]
-        projected = map(project, parts, keys, itertools.repeat(dims))
-        return sum(projected), squares
+        if not apart:
+            return sum(map(project, parts, keys, itertools.repeat(dims))), squares
+        shorter = [
+            part if part.shape[1] <= dims else project(part, key, dims)
+            for part, key in zip(parts, keys, strict=True)
+        ]
+        return jnp.concatenate(shorter, axis=1), squares
 
     return gradients
 

@@ -222,7 +222,7 @@ def test_refusals_come_before_any_program(model):
     with pytest.raises(exburn.errors.ExBurnError, match="shape"):
         model.influence(X, Y, on=(X[:2, :2], Y[:2]))
     with pytest.raises(ArgumentError, match="tracin"):
-        model.influence(X, Y, method="datainf")
+        model.influence(X, Y, method="hessian")
     with pytest.raises(ArgumentError, match="damping"):
         model.influence(X, Y, damping=0)
     with pytest.raises(ArgumentError, match="projection"):
