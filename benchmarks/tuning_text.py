@@ -78,13 +78,18 @@ def tokens_of(vocabulary: int, rows: int, length: int) -> np.ndarray:
 
 # ---------------------------------------------------------------------- ours
 def model_of(shape: str, dtype: str = "bfloat16") -> Any:
-    """A model whose weights are drawn on the device, one after the other."""
+    """A model whose weights are drawn on the device, one after the other, by one
+    program for all of a shape."""
     import jax
 
     from exburn.applications import Llama
     from exburn.module.building import keeping_specs, place
     from exburn.module.traversal import iter_weights
 
+    def normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        return (0.02 * jax.random.normal(key, shape, "float32")).astype(dtype)
+
+    draw = jax.jit(normal, static_argnums=(1, 2))
     with keeping_specs():
         model = Llama(**SHAPES[shape], dtype=dtype)
     for number, (path, weight, _) in enumerate(iter_weights(model)):
@@ -92,19 +97,10 @@ def model_of(shape: str, dtype: str = "bfloat16") -> Any:
         key = jax.random.fold_in(jax.random.key(0), number)
         value = jax.numpy.ones(spec.shape, spec.dtype)
         if not path.endswith("scale"):
-            value = _draw(key, spec.shape, spec.dtype)
+            value = draw(key, spec.shape, spec.dtype)
         weight.set_raw_value(value)
     place(model)
     return model
-
-
-def _draw(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    import jax
-
-    def draw(key: Any) -> Any:
-        return (0.02 * jax.random.normal(key, shape, "float32")).astype(dtype)
-
-    return jax.jit(draw)(key)
 
 
 def quantized_file(shape: str, scheme: str, folder: Path) -> None:

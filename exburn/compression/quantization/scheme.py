@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from jax import lax
 
 from exburn.compression.quantization import normal_float
 from exburn.compression.quantization.grid import Grid
@@ -190,7 +189,7 @@ class Scheme:
         specs = self.parts.values()
         return sum(math.prod(shape) * dtype.itemsize for shape, dtype in specs)
 
-    # ------------------------------------------------------------------ on the host
+    # ------------------------------------------------------------------ encoding
     def matrix(self, weight: Any) -> np.ndarray:
         """An exact weight as the matrix that is stored: ``[rows, columns]``."""
         xp = jnp if isinstance(weight, jax.Array) else np  # a device turns it at once
@@ -199,6 +198,9 @@ class Scheme:
 
     def encode(self, weight: Any) -> tuple[np.ndarray, ...]:
         """The parts of an exact weight: values and scales, and what a method has."""
+        if self._is_encoded_in_place(weight):
+            values, scale = _encode_at_once(self, weight)
+            return self._with_encoded_scales(values, scale)
         matrix = self.matrix(weight)
         if self.method is not None:
             blocks = self.group_rows(matrix.astype(np.float32))
@@ -217,18 +219,35 @@ class Scheme:
             part = slice(start, start + step)
             rows = matrix[part].astype(np.float32)
             with np.errstate(invalid="ignore"):  # of NaN; the scale tells
-                values[part], scale[part] = self._encode_rows(rows)
+                values[part], scale[part] = self._encode_rows(rows, np)
 
         with ThreadPoolExecutor(os.cpu_count(), "exburn-quantize") as threads:
             list(threads.map(encode_part, range(0, self.rows, step)))
+        return self._with_encoded_scales(values, scale)
+
+    def _is_encoded_in_place(self, weight: Any) -> bool:
+        """Whether an accelerator that holds the weight encodes it.
+
+        The host takes minutes for the numbers of 4 bits of a model of 8B; for small
+        weights of its own it takes less than a compilation. Both choose the same
+        numbers but where a weight is in the middle of two: XLA's quotients are not
+        the nearest ones.
+        """
+        held = self.in_halves and isinstance(weight, jax.Array)
+        if not held or self.method is not None:
+            return False
+        places = weight.devices()
+        return len(places) == 1 and all(place.platform != "cpu" for place in places)
+
+    def _with_encoded_scales(self, values: Any, scale: Any) -> tuple[Any, ...]:
         if self.scales == "uint8":
-            return values, *normal_float.encode_scales(scale)
+            return values, *normal_float.encode_scales(np.asarray(scale))
         return values, scale
 
-    def group_rows(self, matrix: np.ndarray) -> np.ndarray:
+    def group_rows(self, matrix: Any, xp: Any = np) -> Any:
         """Rows in blocks, with zeros behind them: ``[rows, blocks, size]``."""
         missing = self.blocks * self.size - self.columns
-        rows = np.pad(matrix, ((0, 0), (0, missing)))
+        rows = xp.pad(matrix, ((0, 0), (0, missing)))
         return rows.reshape(len(rows), self.blocks, self.size)
 
     def pack(
@@ -246,35 +265,36 @@ class Scheme:
         }
         return tuple(parts[name] for name in self.parts)
 
-    def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_rows(self, rows: Any, xp: Any) -> tuple[Any, Any]:
+        """Values and scales of rows in float32, by NumPy or by JAX."""
         if self.in_halves:
-            rows = self.group_rows(rows)
+            rows = self.group_rows(rows, xp)
         if self.dtype == "nf4":
-            scale = np.abs(rows).max(-1)
-            shares = rows / np.where(scale == 0, 1, scale)[..., None]
-            codes = normal_float.nearest_codes(shares)
+            scale = xp.abs(rows).max(-1)
+            shares = rows / xp.where(scale == 0, 1, scale)[..., None]
+            codes = normal_float.nearest_codes(shares, xp)
             missing = self.block - self.size
-            return pack_halves(np.pad(codes, ((0, 0), (0, 0), (0, missing)))), scale
-        scale = self._scales(rows, np)
-        if self.static:
-            scale = np.where(scale == 0, np.float32(1), scale)
-        else:
-            scale = _round_up(scale)
-        exact = rows / scale.astype(np.float32)[..., None]
+            codes = xp.pad(codes, ((0, 0), (0, 0), (0, missing)))
+            return pack_halves(codes, xp), scale
+        scale = self._scales(rows, xp)
+        exact = rows / scale[..., None]
         if self.dtype == "float8":
             return exact.astype(ml_dtypes.float8_e4m3fn), scale
         if self.dtype == "int8":
-            return np.rint(exact).astype(np.int8), scale
-        return pack_halves(np.clip(np.rint(exact), -8, 7)), scale
+            return xp.rint(exact).astype(np.int8), scale
+        return pack_halves(xp.clip(xp.rint(exact), -8, 7), xp), scale
 
     def _scales(self, rows: Any, xp: Any) -> Any:
-        """The scales of rows, or of blocks of them, in float32 and not rounded yet."""
-        if self.static:  # by a product, as XLA divides by constants
-            return xp.abs(rows).max(-1) * np.float32(1 / _LARGEST[self.dtype])
-        if self.dtype != "int4":
-            return xp.abs(rows).max(-1) / np.float32(_LARGEST[self.dtype])
-        at = xp.abs(rows).argmax(-1)[..., None]
-        return xp.take_along_axis(rows, at, -1)[..., 0] / np.float32(-8)
+        """The scales of rows, or of blocks of them, in float32; 1 of nothing but 0."""
+        if self.dtype == "int4" and not self.static:
+            at = xp.abs(rows).argmax(-1)[..., None]
+            scale = xp.take_along_axis(rows, at, -1)[..., 0] / np.float32(-8)
+        elif self.static:  # by a product, as XLA divides by constants
+            scale = xp.abs(rows).max(-1) * np.float32(1 / _LARGEST[self.dtype])
+        else:
+            scale = xp.abs(rows).max(-1) / np.float32(_LARGEST[self.dtype])
+        scale = scale if self.static else _round_up(scale)
+        return xp.where(scale == 0, np.float32(1), scale)
 
     def encode_by(self, quantizer: Any, weight: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values and scales as a quantizer of the user's gives them."""
@@ -305,13 +325,8 @@ class Scheme:
         matrix = matrix.reshape(self.rows, self.columns).astype(jnp.float32)
         rows = matrix
         if self.dtype == "int4":
-            missing = self.blocks * self.size - self.columns
-            rows = jnp.pad(matrix, ((0, 0), (0, missing)))
-            rows = rows.reshape(self.rows, self.blocks, self.size)
-        scale = self._scales(rows, jnp)
-        if not self.static:
-            scale = _round_up_on_device(scale)
-        scale = jnp.where(scale == 0, 1, scale)[..., None]
+            rows = self.group_rows(matrix, jnp)
+        scale = self._scales(rows, jnp)[..., None]
         exact = rows / scale
         if self.dtype == "float8":
             few = exact.astype(jnp.float8_e4m3fn).astype(jnp.float32)
@@ -393,24 +408,21 @@ def _decode(scheme: Scheme, dtype: Any, *parts: Any) -> Any:
 _decode_at_once = jax.jit(_decode, static_argnums=(0, 1))
 
 
-def pack_halves(whole: np.ndarray) -> np.ndarray:
+@functools.partial(jax.jit, static_argnums=0)  # one program for all of a scheme
+def _encode_at_once(scheme: Scheme, weight: Any) -> tuple[Any, Any]:
+    matrix = jnp.transpose(weight, scheme.kept_axes + scheme.summed)
+    matrix = matrix.reshape(scheme.rows, scheme.columns).astype(jnp.float32)
+    values, scale = scheme._encode_rows(matrix, jnp)
+    return values, scale if scheme.scales == "uint8" else scale.astype(scheme.scales)
+
+
+def pack_halves(whole: Any, xp: Any = np) -> Any:
     """Integers from -8 to 7, two in a byte: entry i and entry i + half."""
-    low, high = np.split(whole.astype(np.int8).view(np.uint8), 2, axis=-1)
+    low, high = xp.split(whole.astype(np.int8).view(np.uint8), 2, axis=-1)
     return (low & 0xF) | (high << 4)
 
 
-def _round_up_on_device(scale: Any) -> Any:
-    """As ``_round_up``, but in float32 and with zeros as they are."""
-    bits = lax.bitcast_convert_type(scale, jnp.uint32)
-    return lax.bitcast_convert_type(
-        (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000), jnp.float32
-    )
-
-
-def _round_up(scale: np.ndarray) -> np.ndarray:
-    """The scale in bfloat16, of no smaller magnitude; 1 where it is zero."""
-    rounded = scale.astype(ml_dtypes.bfloat16)
-    below = np.abs(rounded.astype(np.float32)) < np.abs(scale)
-    away = np.copysign(ml_dtypes.bfloat16(np.inf), rounded)
-    rounded = np.where(below, np.nextafter(rounded, away), rounded)
-    return np.where(rounded == 0, ml_dtypes.bfloat16(1), rounded)
+def _round_up(scale: Any) -> Any:
+    """Scales in float32 that bfloat16 holds, of no smaller magnitude."""
+    bits = scale.view(np.uint32)
+    return ((bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)

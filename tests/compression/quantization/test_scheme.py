@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tests.compression.quantization.plain import BLOCK, reference
 
-from exburn.compression.quantization.scheme import Scheme
+from exburn.compression.quantization.scheme import Scheme, _encode_at_once
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4", "float8"])
@@ -49,3 +49,27 @@ def test_int4_beats_the_symmetric_range(rng):
     plain = ((np.rint(blocks / step) * step - blocks) ** 2).mean()
     ours = ((reference(weight, (0,), "int4", 64) - weight) ** 2).mean()
     assert ours < 0.85 * plain
+
+
+@pytest.mark.parametrize("kind", ["nf4", "int4", "nf4 uint8", "int4 static"])
+def test_a_device_encodes_as_the_host(rng, kind):
+    dtype, _, more = kind.partition(" ")
+    scales = {"uint8": "uint8", "": "float32" if dtype == "nf4" else "bfloat16"}
+    options = {"scales": scales.get(more, "float32"), "static": more == "static"}
+    for shape, summed in (((130, 5), (0,)), ((5, 4, 33), (0, 1))):
+        weight = rng.standard_normal(shape).astype(np.float32)
+        weight[:, 0] = 0  # blocks of nothing else, too
+        scheme = Scheme(dtype, shape, summed, 10, **options)
+        for given in (weight, weight.astype("bfloat16")):
+            here = scheme.encode(given)
+            there = scheme._with_encoded_scales(*_encode_at_once(scheme, given))
+            for (_, stored), own, part in zip(
+                scheme.parts.values(), here, there, strict=True
+            ):
+                assert part.dtype == stored and part.shape == own.shape
+            exact = given.astype(np.float32)
+            errors = [
+                np.abs(scheme.decode(*map(jax.device_put, parts)) - exact)
+                for parts in (here, there)
+            ]  # the numbers differ in the middle of two, where the errors are the same
+            np.testing.assert_allclose(*errors, rtol=1e-4, atol=1e-6)
