@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Callbacks", "callbacks"),
     ("Find settings, look into a run", "finding"),
     ("What a prediction rests on", "explanations"),
+    ("How far predictions can be believed", "uncertainty"),
     ("Private training", "privacy"),
     ("Differential equations", "differential_equations"),
     ("Runs, dashboard, loggers, commands", "runs"),

@@ -24,6 +24,7 @@ MODEL: dict[str, tuple[str, ...]] = {
         *(
             "explain",
             "influence",
+            "uncertainty",
             "curvature",
             "plan",
             "explain_plan",

@@ -1,8 +1,10 @@
-"""Requirements of questions about gradients, checked before anything is compiled."""
+"""Requirements of questions about a model, checked before anything is compiled."""
 
 from __future__ import annotations
 
-from exburn.errors import ArgumentError
+from typing import Any
+
+from exburn.errors import ArgumentError, unknown_name
 from exburn.models.network import Network
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
@@ -28,3 +30,27 @@ def require_trained_weights(trainer: Trainer, op: str) -> None:
         )
     if trainer.holder.placement.spans_processes:
         raise ArgumentError(op, f"{op} is for one process")
+
+
+def choose_output(names: list[str], output: Any, op: str) -> int:
+    """The number of the output that is asked about, by its name or number.
+
+    Raises:
+        ArgumentError: There are several, and none is named.
+        UnknownNameError: There is no such output.
+    """
+    count = len(names)
+    if output is None and count == 1:
+        return 0
+    if output in names:
+        return names.index(output)
+    if isinstance(output, int) and output in range(count) and output is not True:
+        return output
+    if output is None:
+        raise ArgumentError(
+            op,
+            f"the model has {count} outputs, and one is asked about",
+            {"outputs": ", ".join(names)},
+            hint=f"Name it: output={names[0]!r}.",
+        )
+    raise unknown_name("output", output, names, op=op)

@@ -134,6 +134,7 @@ class Model(Network):
     explain = lazy_names.explain
     curvature = lazy_names.curvature
     influence = lazy_names.influence
+    uncertainty = lazy_names.uncertainty
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
     sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output

@@ -39,7 +39,7 @@ def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKi
         )
     program = traced[0]
     ends = last_functions(program)
-    losses = _loss_of_each(model, model.loss if loss is None else loss, len(ends))
+    losses = loss_of_each(model, len(ends), loss)
     shapes = [public_shape(aval.shape) for aval in program.out_avals]
     return [
         OutputKind(*_kind(end, one, shape), shape)
@@ -47,7 +47,9 @@ def output_kinds(model: Any, loss: Any = None, *, op: str = "") -> list[OutputKi
     ]
 
 
-def _loss_of_each(model: Any, loss: Any, outputs: int) -> list[Any]:
+def loss_of_each(model: Any, outputs: int, loss: Any = None) -> list[Any]:
+    """The loss of each of so many outputs, by default ``compile``'s; or ``None``."""
+    loss = model.loss if loss is None else loss
     if isinstance(loss, Mapping):
         named = getattr(model, "graph", None) is not None
         names = list(model.output_names) if named else sorted(loss)

@@ -110,7 +110,7 @@ def calibration(y_true: Any, probabilities: Any, bins: int = 15) -> Calibration:
     """
     bins = check_count("calibration", "bins", bins)
     p = class_probabilities(probabilities)  # [rows, classes]
-    labels = _labels(y_true, *p.shape)  # [rows]
+    labels = class_labels(y_true, *p.shape)  # [rows]
     confidence, right = p.max(-1), p.argmax(-1) == labels  # [rows]
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, confidence, "left") - 1, 0, bins - 1)
@@ -146,17 +146,36 @@ def class_probabilities(probabilities: Any, op: str = "calibration") -> np.ndarr
     return p
 
 
-def _labels(y_true: Any, rows: int, classes: int) -> np.ndarray:
+def class_labels(
+    y_true: Any, rows: int, classes: int, op: str = "calibration"
+) -> np.ndarray:
+    """[rows] Labels, of labels or of one-hot targets.
+
+    Raises:
+        ShapeError: There are more or fewer than rows.
+        DataError: They are no whole numbers, or no classes.
+
+    Example:
+        >>> class_labels([[0, 1], [1, 0]], 2, 2).tolist()
+        [1, 0]
+    """
     y = np.asarray(y_true)
     if y.size == rows * classes and y.ndim > 1 and y.shape[-1] == classes:
-        y = y.reshape(rows, classes).argmax(-1)
+        flat = y.reshape(rows, classes)
+        if not (((flat == 0) | (flat == 1)).all() and (flat.sum(1) == 1).all()):
+            raise DataError(
+                op, "targets must be labels, or one-hot", hint="Not smoothed ones."
+            )
+        y = flat.argmax(-1)
     if y.size != rows:
         reason = "there must be one label for each row"
-        raise ShapeError("calibration", reason, {"labels": y.shape, "rows": rows})
+        raise ShapeError(op, reason, {"labels": y.shape, "rows": rows})
+    if y.dtype.kind not in "biuf" or not (y == np.floor(y)).all():
+        raise DataError(op, "labels must be whole numbers", {"received": y.dtype})
     labels = y.reshape(rows).astype(np.int64)
     if not (0 <= labels.min() and labels.max() < classes):
         raise DataError(
-            "calibration",
+            op,
             f"labels must be from 0 to {classes - 1}",
             {"received": (labels.min(), labels.max())},
         )

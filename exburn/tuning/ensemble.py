@@ -146,16 +146,38 @@ class Ensemble(Model):
             self._together.value.append(Model(self.input, outputs))
         return self._together.value[0].predict(x, batch_size=batch_size, verbose=0)
 
-    def uncertainty(self, x: Any, batch_size: int | None = None) -> Any:
+    def uncertainty(
+        self,
+        x: Any = None,
+        y: Any = None,
+        *,
+        method: str | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
         """The mean of the members, their variance, and how far they disagree.
 
         Args:
             x: What ``predict`` takes.
+            y: Targets, for a method.
+            method: A method of ``Model.uncertainty``, which then is what is called.
             batch_size: As of ``predict``.
+            **options: Of the method.
 
         Returns:
             An :class:`Uncertainty`, in the structure of the outputs.
         """
+        if method is not None:
+            if batch_size is not None:
+                options["batch_size"] = batch_size
+            return super().uncertainty(x, y, method=method, **options)
+        if y is not None or options:
+            name = "y" if y is not None else next(iter(options))
+            raise ArgumentError(
+                "Ensemble.uncertainty",
+                f"{name} is for a method",
+                hint='ensemble.uncertainty(x, y, method="conformal")',
+            )
         each = self.predict_members(x, batch_size)
         leaves, tree = jax.tree.flatten(each)
         parts = [_uncertainty(o, k) for o, k in zip(leaves, self.kinds, strict=True)]

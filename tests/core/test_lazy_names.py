@@ -23,6 +23,7 @@ METHODS = {
     "influence": exburn.Model,
     "profile": exburn.Model,
     "serve": exburn.Model,
+    "uncertainty": exburn.Model,
     "quantize": exburn.Layer,
     "enable_lora": Dense,
 }

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.checks import check_choice, check_count, check_number
-from exburn.errors import ArgumentError, DataError, unknown_name, warn
+from exburn.errors import ArgumentError, DataError, warn
 from exburn.insight.explanations.explanation import Explanation
 from exburn.insight.explanations.inputs import (
     NamedInputs,
@@ -31,6 +31,7 @@ from exburn.insight.explanations.scores import (
     cut_probabilities,
     survey,
 )
+from exburn.insight.requirements import choose_output
 from exburn.models.arguments import part_names
 from exburn.models.hooks import path_of_layer
 from exburn.models.inferring import require_predictor
@@ -277,7 +278,8 @@ def _prepare(
     step = jax.tree.map(lambda v: v[:1].repeat(width, 0), inputs.x)
     notes, code = survey(programs.split, step)
     output_names = part_names(model)[1]
-    number = _output([leaf_name(path, output_names) for path in notes.outputs], output)
+    names = [leaf_name(path, output_names) for path in notes.outputs]
+    number = choose_output(names, output, _OP)
     first = any(
         getattr(call.layer, "data_format", "") == "channels_first"
         for call in notes.convolutions
@@ -293,25 +295,6 @@ def _prepare(
         raise ArgumentError(_OP, f"the output is of {variable.aval.dtype}, not floats")
     scores = tuple(variable.aval.shape[1:]) or (1,)
     return _Run(programs, inputs, method, scorer, width, kind, scores, shape, first)
-
-
-def _output(names: list[str], output: Any) -> int:
-    """The number of the output that is explained."""
-    count = len(names)
-    if output is None and count == 1:
-        return 0
-    if output in names:
-        return names.index(output)
-    if isinstance(output, int) and output in range(count) and output is not True:
-        return output
-    if output is None:
-        raise ArgumentError(
-            _OP,
-            f"the model has {count} outputs, one of which is explained",
-            {"outputs": ", ".join(names)},
-            hint=f"Name it: output={names[0]!r}.",
-        )
-    raise unknown_name("output", output, names, op=_OP)
 
 
 def _layer(

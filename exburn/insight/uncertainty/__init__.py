@@ -1,0 +1,1 @@
+"""How far a model's predictions can be believed: ``model.uncertainty(x, y)``."""

@@ -1,0 +1,190 @@
+"""`Predictor`: a model with what is known of the doubt of its predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError
+from exburn.insight.insight import Insight
+from exburn.insight.uncertainty.bond import ModelBond, check_digest
+from exburn.insight.uncertainty.outputs import FAMILIES, LabelledRows, OutputHead
+from exburn.insight.uncertainty.prediction import Forecast, Prediction, check_level
+from exburn.insight.uncertainty.report import UncertaintyReport, make_report
+from exburn.models.network import Network
+
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a report's curve of coverage
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Predictor(Insight):
+    """A model's predictions with their doubt, by one method.
+
+    A subclass writes ``_forecast``, ``_sets``, ``own_content`` and ``from_own`` beside
+    what an ``Insight`` writes.
+
+    Attributes:
+        head: The output that is predicted.
+        digest: Of the model's weights, which must stay as they were.
+        bond: The model; ``None`` of one that was loaded without it.
+    """
+
+    head: OutputHead
+    digest: str
+    bond: ModelBond | None = dataclasses.field(repr=False)
+
+    # ------------------------------------------------------------------ a subclass's
+    #: Whether ``spread`` is the standard deviation of values that are normal.
+    is_normal: ClassVar[bool] = False
+
+    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
+        """The mean of each row, and what its sets are made of."""
+        raise NotImplementedError
+
+    def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
+        """Sets of classes ``[rows, classes]``, or intervals ``[rows, …, 2]``."""
+        raise NotImplementedError
+
+    def check_reach(self, level: float, op: str) -> None:
+        """Raises ``ArgumentError`` if there are no sets at a level."""
+
+    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """As ``to_content``, of what is the subclass's own."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_own(
+        cls,
+        common: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+    ) -> Self:
+        """The object of that content.
+
+        Args:
+            common: The fields of every predictor.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ of all
+    def predict(self, x: Any, level: float = 0.9, batch_size: int = 32) -> Prediction:
+        """Predictions with sets or intervals; ``p, sets = predictor.predict(x)``.
+
+        Args:
+            x: Inputs, as of ``model.predict``.
+            level: The share of rows whose target is to be in its set.
+            batch_size: Rows of a step.
+
+        Returns:
+            ``(mean, sets)``, with ``.spread``.
+
+        Raises:
+            ArgumentError: ``level`` is no share or out of reach, the weights are others
+                by now, or there is no model.
+            DataError, ShapeError: The data do not fit the model.
+        """
+        op = f"{type(self).__name__}.predict"
+        forecast = self._look(x, None, level, batch_size, op)[1]
+        return Prediction(forecast.mean, self._sets(forecast, level), forecast.spread)
+
+    def report(
+        self, x: Any, y: Any = None, level: float = 0.9, batch_size: int = 32
+    ) -> UncertaintyReport:
+        """How right the predictions and sets are, on rows that nothing was fitted to.
+
+        Args:
+            x, y: As of ``evaluate``.
+            level: Of the sets.
+            batch_size: Rows of a step.
+
+        Returns:
+            Coverage, size of sets, calibration error, likelihood; ``.plot()`` draws a
+            reliability diagram.
+
+        Raises:
+            ArgumentError, DataError, ShapeError: As ``predict``.
+        """
+        op = f"{type(self).__name__}.report"
+        rows, forecast = self._look(x, y, level, batch_size, op)
+        levels = sorted({level, *(one for one in LEVELS if self._reaches(one, op))})
+        sets = {one: self._sets(forecast, one) for one in levels}
+        targets = rows.targets_of(self.head)
+        normal = self.is_normal and forecast.spread is not None
+        deviation = forecast.spread if normal else None
+        return make_report(self.method, targets, forecast.mean, deviation, level, sets)
+
+    @property
+    def method(self) -> str:
+        """The method, as ``model.uncertainty`` calls it."""
+        return self.kind
+
+    def of(self, model: Network) -> Self:
+        """The same, with a model that has the weights of the calibration.
+
+        Raises:
+            ArgumentError: Its weights are others.
+        """
+        check_digest(model, self.digest, f"{type(self).__name__}.of")
+        return dataclasses.replace(self, bond=ModelBond(model))
+
+    def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        settings, arrays = self.own_content()
+        head = dataclasses.asdict(self.head)
+        head["shape"] = [n if isinstance(n, int) else None for n in self.head.shape]
+        return {"head": head, "digest": self.digest, "own": settings}, arrays
+
+    @classmethod
+    def from_content(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Self:
+        head, digest = dict(settings["head"]), settings["digest"]
+        shape = head["shape"] = tuple(head["shape"])
+        head = OutputHead(**head)
+        if not (isinstance(digest, str) and len(digest) == 64 and len(shape) > 1):
+            raise ValueError("it names no weights")
+        check_count(cls.__name__, "number", head.number, 0)
+        sizes = all(n is None or (type(n) is int and n > 0) for n in shape)
+        if head.family not in FAMILIES or type(head.logits) is not bool or not sizes:
+            raise ValueError("it describes no output")
+        if not (isinstance(head.name, str) and 0 <= head.number < head.count):
+            raise ValueError("it names no output")
+        common = {"head": head, "digest": digest, "bond": None}
+        return cls.from_own(common, settings["own"], arrays)
+
+    def _look(
+        self, x: Any, y: Any, level: float, batch_size: int, op: str
+    ) -> tuple[LabelledRows, Forecast]:
+        """Rows and their forecast, after all that can be refused before."""
+        level, size = check_level(op, level), check_count(op, "batch_size", batch_size)
+        self.check_reach(level, op)
+        model = self.model_of(op)
+        rows = LabelledRows(model, x, y, op)
+        if op.endswith(".report"):
+            rows.targets_of(self.head)
+        return rows, self._forecast(rows, size, op)
+
+    def model_of(self, op: str) -> Network:
+        """The model, whose weights are those of the calibration.
+
+        Raises:
+            ArgumentError: There is none, or its weights are others.
+        """
+        if self.bond is None:
+            raise ArgumentError(
+                op,
+                "it was loaded without its model",
+                hint=f"{type(self).__name__}.load(path).of(model)",
+            )
+        self.bond.check(op)
+        return self.bond.model
+
+    def _reaches(self, level: float, op: str) -> bool:
+        try:
+            self.check_reach(level, op)
+        except ArgumentError:
+            return False
+        return True

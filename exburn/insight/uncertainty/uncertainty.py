@@ -1,0 +1,72 @@
+"""``model.uncertainty(x, y)``: predictions with how far they can be believed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from exburn.core.checks import check_choice
+from exburn.errors import ArgumentError
+from exburn.insight.uncertainty.predictor import Predictor
+from exburn.insight.uncertainty.scaling import temperature, vector
+from exburn.models.network import Network
+
+_OP = "uncertainty"
+
+#: A function of a model, x, y and its own options for each method.
+METHODS: Mapping[str, Callable[..., Predictor]] = {
+    "temperature": temperature,
+    "vector": vector,
+}
+
+
+def uncertainty(
+    self: Network,
+    x: Any = None,
+    y: Any = None,
+    *,
+    method: str = "temperature",
+    **options: Any,
+) -> Predictor:
+    """Learns from rows how far the model's predictions can be believed.
+
+    Args:
+        x, y: Rows that the model was not trained on, as ``evaluate`` takes them.
+        method: ``"temperature"``, one factor for all logits; ``"vector"``, a factor and
+            an offset for each class.
+        **options: Of the method; ``docs/uncertainty.md`` lists them. All take
+            ``batch_size``, and ``output``, the name or number of one of several.
+
+    Returns:
+        ``.predict(x, level=0.9)``, ``.report(x, y)``, ``.save(path)``; printed, it is a
+        table.
+
+    Raises:
+        ArgumentError: An option is not of the method, or does not fit the model.
+        DataError, ShapeError: The data do not fit the model.
+        NotBuiltError: The model has not been called yet.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> softmax = exburn.layers.Dense(2, "softmax", kernel_initializer="identity")
+        >>> model = exburn.Sequential([exburn.Input((2,)), softmax])
+        >>> x, y = 4 * np.eye(2)[[0, 0, 0, 0]], [0, 0, 0, 1]
+        >>> sure = model.uncertainty(x, y, method="temperature")
+        >>> p, sets = sure.predict(x[:1], level=0.9)
+        >>> p.round(3).tolist(), sets.tolist()
+        ([[0.75, 0.25]], [[True, True]])
+    """
+    method = check_choice(_OP, "method", method, METHODS)
+    function = METHODS[method]
+    own = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    ]
+    if strange := [name for name in options if name not in own]:
+        raise ArgumentError(
+            _OP, f"{strange[0]} is not of {method!r}, which has {', '.join(own)}"
+        )
+    return function(self, x, y, **options)
