@@ -65,7 +65,7 @@ class PackedRequest:
             return True
         if self.loss is not None and not isinstance(self.x, StreamDataset):
             return True
-        if are_documents(self.x) or _are_chats(self.x):
+        if are_documents(self.x) or are_chats(self.x):
             return True
         for name in ("length", "train_on", "reference"):
             if getattr(self, name) is not None:
@@ -263,7 +263,7 @@ def _line_of(documents: PackedDocuments, facts: dict[str, Any]) -> str:
     )
 
 
-def _are_chats(source: Any) -> bool:
+def are_chats(source: Any) -> bool:
     """Whether a list has chats, which nothing else of ``fit`` looks like."""
     first = source[0] if isinstance(source, list | tuple) and source else None
     messages = first if isinstance(first, list | tuple) and first else [None]

@@ -280,6 +280,14 @@ class PackedDocuments:
         stream.digest, stream.tokens = self.digest, self.tokens
         return stream
 
+    def apart(self) -> tuple:
+        """Each document in a row of its own, in their order.
+
+        Returns:
+            Rows of tokens, the next tokens, and which of them are counted.
+        """
+        return self._batch([np.array([number]) for number in range(len(self))])
+
     def _pack(
         self, rows_of_batch: int, batches: int, epoch: int, seed: int | None
     ) -> RowPacking:

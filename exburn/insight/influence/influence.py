@@ -10,6 +10,7 @@ from exburn.core.checks import check_choice, check_count, check_number, check_se
 from exburn.data import RaggedDataset, has_packed, has_padded, with_targets_like
 from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
+from exburn.insight.influence.chats import holds_documents, read_documents
 from exburn.insight.influence.checkpoints import TrainingPoint, read_points
 from exburn.insight.influence.products import METHODS
 from exburn.insight.influence.result import Influence
@@ -59,8 +60,9 @@ def influence(
     Args:
         x, y, sample_weight: Rows of the training, as of ``fit``. A stream must give
             its rows in the same order each time: results name rows by their number.
-        on: ``(x, y)`` or ``(x, y, sample_weight)``: rows whose loss is to be explained.
-            Without it there is self-influence alone.
+            Chats, texts and documents, or a path of such, are taken one in a row.
+        on: ``(x, y)`` or ``(x, y, sample_weight)``: rows whose loss is to be explained;
+            beside chats more of these. Without it there is self-influence alone.
         method: ``"tracin"``, ``"trak"`` or ``"datainf"``.
         projection: Numbers that stand for a gradient; by ``"datainf"`` for that of each
             weight.
@@ -107,19 +109,26 @@ def influence(
     seed = check_seed(_OP, seed) or 0
     if batch_size is not None:
         batch_size = check_count(_OP, "batch_size", batch_size)
-    if on is not None and not (isinstance(on, tuple | list) and 1 <= len(on) <= 3):
+    _check_model(self)
+    texts, most = (), None
+    if holds_documents(x):
+        rest = {"y": y, "sample_weight": sample_weight}
+        (x, y, sample_weight), texts, most = read_documents(self, x, _OP, rest)
+        if on is not None:
+            source = on[0] if isinstance(on, tuple) and len(on) == 1 else on
+            on = read_documents(self, source, f"{_OP} (on)", {}).data
+    elif on is not None and not (isinstance(on, tuple | list) and 1 <= len(on) <= 3):
         raise ArgumentError(
             _OP, "on must be (x, y) or (x, y, sample_weight)", {"received": type(on)}
         )
-    _check_model(self)
     with prepared_aside(self, _OP, x, y, sample_weight, batch_size) as data:
         first = first_batch(data.dataset, None, None, data.batch_size)
-        _check_rows(trainer, data.dataset, first)
+        _check_rows(trainer, data.dataset, first, apart=most is not None)
         points = [TrainingPoint(None, 1.0)]
         if checkpoints is not None:
             points = read_points(self, checkpoints, rates=method == "tracin")
-        apart = method == "datainf"
-        gradients = RowGradients(trainer, projection, seed, batch_size, apart)
+        options = {"rows": batch_size, "most": most, "apart": method == "datainf"}
+        gradients = RowGradients(trainer, projection, seed, **options)
         explained = None if on is None else _read_on(self, on, first, data.batch_size)
         count = 1 if method == "tracin" else len(points)
         results = []
@@ -138,9 +147,8 @@ def influence(
     total = None if on is None else np.sum([*map(np.multiply, scores, shares)], axis=0)
     values = np.concatenate(features, axis=1)
     number = 0 if checkpoints is None else len(points)
-    return Influence(
-        method, np.sum(owns, axis=0), values, total, gradients.entries, number
-    )
+    own, entries = np.sum(owns, axis=0), gradients.entries
+    return Influence(method, own, values, total, entries, number, texts)
 
 
 def _check_model(model: Network) -> None:
@@ -155,15 +163,20 @@ def _check_model(model: Network) -> None:
         )
 
 
-def _check_rows(trainer: Trainer, dataset: Any, first: Any) -> None:
-    """Raises where a row has no gradient of its own; nothing is compiled yet."""
+def _check_rows(trainer: Trainer, dataset: Any, first: Any, *, apart: bool) -> None:
+    """Raises where a row has no gradient of its own; nothing is compiled yet.
+
+    Args:
+        apart: Whether each of several documents has a row of its own.
+    """
     require_trained_weights(trainer, _OP)
     ragged = isinstance(dataset, RaggedDataset)
-    if ragged or has_padded(first[0]) or has_packed(first[0]):
+    if ragged or has_padded(first[0]) or (has_packed(first[0]) and not apart):
         raise DataError(
             _OP,
             "rows of unlike lengths, and packed ones, are not supported",
-            hint="Fill them up to one length, with a mask or weights.",
+            hint="Fill them up to one length, with a mask or weights. Chats and "
+            "documents are taken as they are: influence(chats).",
         )
     if trainer.preparer.passes.mixes_rows("test"):
         raise ArgumentError(

@@ -10,12 +10,14 @@ import numpy as np
 from rich.table import Table
 
 from exburn.core.checks import check_count, check_number
+from exburn.core.printing import shorten
 from exburn.errors import ArgumentError
 from exburn.insight.influence.products import METHODS
 from exburn.insight.insight import Insight
 from exburn.visualization.figures import new_figure
 
 _SHOWN = 10  # rows of a table and of a plot
+_TEXTS, _WIDTH = 5, 60  # texts of a kind in a table, and characters of each
 _BLOCK = 1024  # rows that are compared with all before them at once
 _WAYS = {
     "tracin": "the products of gradients (TracIn)",
@@ -52,6 +54,7 @@ class Influence(Insight):
             the former lowers the loss of the latter. ``None`` without ``on``.
         entries: Numbers of a whole gradient.
         checkpoints: At the weights of how many gradients were taken; 0: as they were.
+        texts: How each row begins, of chats and documents.
 
     Example:
         >>> import numpy as np
@@ -73,6 +76,7 @@ class Influence(Insight):
     scores: np.ndarray | None
     entries: int
     checkpoints: int = 0
+    texts: tuple[str, ...] = ()
 
     def top(self, k: int = 10, *, row: int | None = None) -> TopRows:
         """The rows that help and harm the rows of ``on`` most.
@@ -175,6 +179,8 @@ class Influence(Insight):
         if self.scores is not None:
             (helpful, harmful), means = self.top(_SHOWN), self._means("table")
             columns = [("Helps", helpful, means), ("Harms", harmful, means), *columns]
+        if self.texts:
+            return self._table_of_texts(table, columns)
         for name, _, _ in columns:
             table.add_column("Row", justify="right")
             table.add_column(name, justify="right")
@@ -185,6 +191,18 @@ class Influence(Insight):
                 cells += [f"{rows[place]}" if there else ""]
                 cells += [f"{values[rows[place]]:.3g}" if there else ""]
             table.add_row(*cells)
+        return table
+
+    def _table_of_texts(self, table: Table, columns: list[tuple]) -> Table:
+        """The same, a row below the other, with the text of each."""
+        for name in ("Row", "", "Value"):
+            table.add_column(name, justify="right" if name else "left")
+        table.add_column("Text", no_wrap=True)
+        for name, rows, values in columns:
+            for row in rows[:_TEXTS]:
+                text = shorten(self.texts[row], _WIDTH)
+                table.add_row(str(row), name, f"{values[row]:.3g}", text)
+            table.add_section()
         return table
 
     def plot(self) -> Any:
@@ -224,7 +242,8 @@ class Influence(Insight):
         if self.scores is not None:
             arrays["scores"] = self.scores
         settings = {"method": self.method, "entries": self.entries}
-        return settings | {"checkpoints": self.checkpoints}, arrays
+        settings |= {"checkpoints": self.checkpoints, "texts": list(self.texts)}
+        return settings, arrays
 
     @classmethod
     def from_content(
@@ -246,7 +265,13 @@ class Influence(Insight):
         for array in (own, *matrices):
             if array.dtype != np.float32 or not np.isfinite(array).all():
                 raise ValueError("its arrays are no finite float32 numbers")
-        return cls(settings["method"], own, features, scores, entries, points)
+        texts = settings["texts"]
+        if not isinstance(texts, list) or len(texts) not in (0, len(own)):
+            raise ValueError("it has texts of other rows")
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("its texts are none")
+        method = settings["method"]
+        return cls(method, own, features, scores, entries, points, tuple(texts))
 
     def _means(self, method: str, row: int | None = None) -> np.ndarray:
         """Scores ``[n]`` on one of the rows of ``on``, or their mean."""

@@ -35,6 +35,7 @@ class RowGradients:
         projection: Numbers that stand for the gradient of a row.
         seed: Of the projection.
         rows: Rows of a chunk; chosen by the memory if ``None``.
+        most: Rows that a chunk has at most, where the memory chooses.
         apart: Whether the gradient of each weight is projected by itself.
 
     Attributes:
@@ -48,6 +49,7 @@ class RowGradients:
         projection: int,
         seed: int,
         rows: int | None = None,
+        most: int | None = None,
         apart: bool = False,
     ):
         holder, preparer = trainer.holder, trainer.preparer
@@ -66,7 +68,8 @@ class RowGradients:
             f"influence_{dims}_{apart}",
             lambda: gradients_of_rows(programs, dims, apart),
         )
-        self._rows = rows or _rows_in_memory(self.entries, self._placement)
+        by_memory = _rows_in_memory(self.entries, self._placement)
+        self._rows = rows or min(by_memory, most or by_memory)
         self._exact_rows = rows is not None
 
     def take_weights(self, weights: Mapping[str, np.ndarray]) -> None:
