@@ -18,7 +18,13 @@ from typing import Any
 
 from exburn.errors import LayoutError
 from exburn.errors.boundary import api_boundary
-from exburn.layers import Dense, EinsumDense, Embedding, ReversibleEmbedding
+from exburn.layers import (
+    Dense,
+    EinsumDense,
+    Embedding,
+    MixtureOfExperts,
+    ReversibleEmbedding,
+)
 from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.module.building import require_built
 from exburn.module.traversal import children, iter_modules, iter_weights
@@ -58,6 +64,7 @@ def tensor_parallel(
                                       divide evenly; its reverse likewise
     a dense layer with as many units  by columns
     as an embedding has rows
+    mixtures of experts               by experts
     ================================  ================================================
 
     All else is whole on every device, and ``model.sharding_summary()`` says why: where
@@ -239,6 +246,8 @@ class _Planner:
                 self._divide_attention(module)
             elif isinstance(module, Embedding):
                 self._divide_embedding(module)
+            elif isinstance(module, MixtureOfExperts):
+                self._divide_experts(module)
         rows = {m.input_dim for m in modules if isinstance(m, Embedding)}
         graphs = {id(m) for m in modules if getattr(m, "graph", None) is not None}
         for module in modules:
@@ -293,6 +302,22 @@ class _Planner:
         if isinstance(layer, ReversibleEmbedding):
             reasons = [f"{reason}, and back" for reason in reasons]
         self._add(options, reasons)
+
+    def _divide_experts(self, layer: MixtureOfExperts) -> None:
+        path = self._paths[id(layer)]
+        self._done.add(id(layer))
+        self.whole[f"{path}/router"] = "each device routes its tokens"
+        names = [f"{path}/{name}" for name in ("gate", "up", "down")]
+        if not all(name in self._shapes for name in names):
+            self.whole[path] = "experts in few bits"
+            return
+        terms = [  # of adapters, for each expert, too
+            weight
+            for weight in self._shapes
+            if weight.startswith(f"{path}/") and weight.endswith(("lora_a", "lora_b"))
+        ]
+        whole = dict.fromkeys([*names, *terms], 0)
+        self._add([whole], [f"by {layer.experts} experts"])
 
     def _divide_alone(self, layer: Any, rows: set[int]) -> None:
         path, units = self._paths[id(layer)], math.prod(_sizes(layer)[1])

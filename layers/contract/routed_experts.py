@@ -11,6 +11,7 @@ All forms give the same; `choose_form` says which one is computed:
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.layers.contract.divided_experts import Division, over_devices
 from exburn.runtime.kernels.dispatch import by_rows, device_part
 
 # What it costs to copy a network's weights, in tokens that it computes instead; and
@@ -26,6 +28,8 @@ from exburn.runtime.kernels.dispatch import by_rows, device_part
 # products in the time in which a weight is read and written.
 _COPY = {"cpu": 32, "gpu": 600}
 _READ = {"cpu": 16, "gpu": 300}
+# Of a device's fair part of the tokens, what its blocks are made for.
+_SLACK = 1.25
 
 
 class Form(NamedTuple):
@@ -34,13 +38,18 @@ class Form(NamedTuple):
     Attributes:
         name: ``"every"``, ``"blocks"`` or ``"ragged"``.
         block: Tokens of a block.
+        rows: Tokens that blocks are made for at first, where a device may have fewer
+            than all; 0 for all.
     """
 
     name: str
     block: int = 0
+    rows: int = 0
 
 
-def choose_form(tokens: Any, experts: int, top_k: int, platform: str) -> Form:
+def choose_form(
+    tokens: Any, experts: int, top_k: int, platform: str, parts: int = 1
+) -> Form:
     """The form that takes the least time.
 
     ``ragged_dot`` is one only on a TPU. Elsewhere XLA computes it as the product of
@@ -49,6 +58,8 @@ def choose_form(tokens: Any, experts: int, top_k: int, platform: str) -> Form:
 
     Args:
         tokens: How many there are; a symbol while they are not known.
+        experts: How many a device has.
+        parts: Devices that divide all experts, each of which has all tokens.
 
     Example:
         >>> choose_form(1, 64, 8, "cpu"), choose_form(16, 64, 8, "cpu").name
@@ -58,15 +69,19 @@ def choose_form(tokens: Any, experts: int, top_k: int, platform: str) -> Form:
         return Form("ragged")
     if not isinstance(tokens, int):
         return Form("every")
-    rows, kind = tokens * top_k, "cpu" if platform == "cpu" else "gpu"
+    kind = "cpu" if platform == "cpu" else "gpu"
+    rows = tokens * top_k
+    few = rows if parts == 1 else min(rows, math.ceil(_SLACK * rows / parts))
     sizes = [1 << power for power in range(rows.bit_length() + 1)]
     costs = [
-        (block_count(rows, experts, size) * (size + _COPY[kind]), size)
+        (block_count(few, experts, size) * (size + _COPY[kind]), size)
         for size in sizes
     ]
     cost, size = min(costs)
     every = experts * (tokens + _READ[kind])
-    return Form("blocks", size) if cost < every else Form("every")
+    if cost >= every:
+        return Form("every")
+    return Form("blocks", size, few if few < rows else 0)
 
 
 def block_count(rows: int, experts: int, size: int) -> int:
@@ -86,6 +101,7 @@ def route_experts(
     weights: tuple[Any, Any, Any],
     activation: Callable[[Any], Any],
     form: Form | None = None,
+    division: Division | None = None,
 ) -> jax.Array:
     """``Σ share · (activation(x gate) * x up) down`` over each token's experts.
 
@@ -96,27 +112,35 @@ def route_experts(
         weights: ``gate`` and ``up``, ``[experts, width, units]``, and ``down``,
             ``[experts, units, width]``.
         form: By ``choose_form`` if None.
+        division: The devices that divide the experts; None if each has all.
 
     Returns:
         ``[batch, time, width]``, in the dtype of ``x``.
     """
     part = device_part(x)
     if form is None:
-        rows = (x if part is None else part).shape
-        platform = jax.default_backend()
-        tokens = rows[0] * rows[1]
-        form = choose_form(tokens, weights[0].shape[0], choices.shape[-1], platform)
+        rows, parts = (x if part is None else part).shape, 1
+        if division is not None:
+            parts = division.parts
+            rows = rows[0] * division.gathered_parts(x.shape[0]), rows[1]
+        form = choose_form(
+            rows[0] * rows[1],
+            weights[0].shape[0] // parts,
+            choices.shape[-1],
+            jax.default_backend(),
+            parts,
+        )
     run: Callable = functools.partial(
-        exburn_routed_experts, activation=activation, form=form
+        exburn_routed_experts, activation=activation, form=form, division=division
     )
-    if part is not None:  # each device routes the tokens that it has
+    if division is None and part is not None:  # each device routes the tokens that it has
         run = by_rows(run, (0, 0, 0, None, None, None), 0)
     return run(x, choices, shares, *weights)
 
 
 # Not inlined: by its name ``batch_independence`` knows it, which sorts tokens, and
 # gives each what it would have alone.
-@functools.partial(jax.jit, static_argnames=("activation", "form"))
+@functools.partial(jax.jit, static_argnames=("activation", "form", "division"))
 def exburn_routed_experts(
     x: Any,
     choices: Any,
@@ -127,15 +151,24 @@ def exburn_routed_experts(
     *,
     activation: Callable[[Any], Any],
     form: Form,
+    division: Division | None = None,
 ) -> jax.Array:
-    """``route_experts`` on one device."""
+    """``route_experts`` on one device, or on those that divide the experts."""
+    run = functools.partial(_route, activation=activation, form=form)
+    if division is not None:
+        run = over_devices(run, division, x.shape[0])
+    return run(x, choices, shares, gate, up, down)
+
+
+def _route(x, choices, shares, gate, up, down, *, activation, form):
+    """The sum over the experts that are here; other numbers are none's."""
     rows = x.reshape(-1, x.shape[-1])
     choices, shares = (v.reshape(rows.shape[0], -1) for v in (choices, shares))
     weights = gate, up, down
     if form.name == "every":
         y = _by_every(rows, choices, shares, weights, activation)
     elif form.name == "blocks":
-        y = _by_blocks(rows, choices, shares, weights, activation, form.block)
+        y = _by_blocks(rows, choices, shares, weights, activation, form)
     else:
         y = _by_ragged(rows, choices, shares, weights, activation)
     return y.astype(x.dtype).reshape(x.shape)
@@ -155,10 +188,31 @@ def _by_every(x, choices, shares, weights, activation):
     return lax.scan(jax.checkpoint(add), zeros, (experts, *weights))[0]
 
 
-def _by_blocks(x, choices, shares, weights, activation, size):
-    (tokens, width), top_k, experts = x.shape, choices.shape[1], weights[0].shape[0]
-    count = block_count(tokens * top_k, experts, size)
+def _by_blocks(x, choices, shares, weights, activation, form):
+    size, experts, rows = form.block, weights[0].shape[0], choices.size
     order, counts = _sort(choices, experts)
+    needed = (-(-counts // size)).sum()
+    few, all_ = (block_count(n, experts, size) for n in (form.rows or rows, rows))
+
+    def run(count: int) -> Callable[..., Any]:
+        return functools.partial(
+            _multiply_blocks, activation=activation, size=size, count=count
+        )
+
+    arguments = x, choices, shares, weights, order, counts
+    if few == all_:
+        return run(all_)(*arguments)
+    # What both branches keep for their gradients is more than the inputs of one.
+    either = jax.checkpoint(
+        lambda fits, *args: lax.cond(fits, run(few), run(all_), *args)
+    )
+    return either(needed <= few, *arguments)
+
+
+def _multiply_blocks(
+    x, choices, shares, weights, order, counts, *, activation, size, count
+):
+    (tokens, width), top_k, experts = x.shape, choices.shape[1], len(counts)
     ends = jnp.cumsum(-(-counts // size))  # of each expert's blocks
     starts, before = ends - (-(-counts // size)), jnp.cumsum(counts) - counts
     number = jnp.arange(count)
@@ -176,9 +230,9 @@ def _by_blocks(x, choices, shares, weights, activation, size):
     gate, up, down = weights
     h = activation(multiply(inner, gate)) * multiply(inner, up)
     y = multiply(h, down).reshape(-1, width)
-    expert = choices.reshape(-1)[order]
+    expert = choices.reshape(-1)[order].clip(max=experts - 1)
     slot = starts[expert] * size + jnp.arange(len(order)) - before[expert]
-    return _join(y[_unsort(order, slot)], shares)
+    return _join(y[_unsort(order, slot)], shares, choices < experts)
 
 
 def _by_ragged(x, choices, shares, weights, activation):
@@ -187,7 +241,8 @@ def _by_ragged(x, choices, shares, weights, activation):
     inner = x[order // choices.shape[1]]
     h = activation(lax.ragged_dot(inner, gate, counts))
     y = lax.ragged_dot(h * lax.ragged_dot(inner, up, counts), down, counts)
-    return _join(y[_unsort(order, jnp.arange(len(order)))], shares)
+    y = y[_unsort(order, jnp.arange(len(order)))]
+    return _join(y, shares, choices < gate.shape[0])
 
 
 def _sort(choices: Any, experts: int) -> tuple[Any, Any]:
@@ -203,8 +258,9 @@ def _unsort(order: Any, values: Any) -> Any:
     return zeros.at[order].set(values.astype(jnp.int32), unique_indices=True)
 
 
-def _join(y: Any, shares: Any) -> Any:
+def _join(y: Any, shares: Any, is_here: Any) -> Any:
     """The sum of each token's outputs, ``[tokens * top_k, width]``, by their shares."""
     wide = jnp.promote_types(y.dtype, jnp.float32)
     y = y.reshape(*shares.shape, -1).astype(wide)
+    y = jnp.where(is_here[..., None], y, 0)
     return (y * shares[..., None].astype(wide)).sum(1)

@@ -380,3 +380,19 @@ def test_fsdp_beside_tensor_parallel():
     assert wide._training_session.distribution.num_model_replicas == 4
     again = wide.fit(x, x[:, :8], 16, 5, verbose=0).history["loss"]
     np.testing.assert_allclose(again, histories[0]["loss"], rtol=1e-5)
+
+
+def test_experts_are_divided_by_their_number():
+    parts = [layers.Embedding(7, 6), layers.MixtureOfExperts(4, 2, 5, name="experts")]
+    model = exburn.Sequential([exburn.Input((None,), dtype="int32"), *parts])
+    model.add_lora(rank=2, filter="experts")
+    found, why = rules(model, 2)
+    by_experts = ("model", None, None)
+    names = ["gate", "up", "down"]
+    assert all(found[f"experts/{name}"] == by_experts for name in names)
+    factors = [path for path in found if path.endswith(("lora_a", "lora_b"))]
+    assert len(factors) == 6
+    assert all(found[path] == by_experts for path in factors)
+    assert why("experts/gate") == "by 4 experts"
+    assert why("experts/router") == "each device routes its tokens"
+    assert "experts/gate" not in rules(model, 3)[0]

@@ -143,4 +143,4 @@ def to_all(value: Any) -> Any:
 
 def trace_key() -> tuple:
     """A key of what a trace depends on here: equal where the trace is the same."""
-    return is_spread(), divides_features(), row_parts(), row_division()
+    return is_spread(), row_parts(), row_division(), feature_division()

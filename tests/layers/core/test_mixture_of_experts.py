@@ -1,5 +1,8 @@
 """Tests of ``exburn.layers.core.mixture_of_experts``."""
 
+import math
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from tests.layers.peer import data
 import exburn
 from exburn import layers as L
 from exburn.core import forward_context
+from exburn.layers.contract.divided_experts import Division
+from exburn.layers.contract.routed_experts import Form, route_experts
 from exburn.layers.contract.segments import Segments
 
 X = data(4, 6, 8)
@@ -152,3 +157,65 @@ def test_devices_route_their_own_tokens():
         np.testing.assert_allclose(losses, results[0][0], rtol=1e-5)
         for one, other in zip(weights, results[0][1], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def routed(seed, tokens=(8, 6), experts=8, top_k=2, alike=False):
+    """Tokens, their experts and shares, and weights; ``alike``: all take the same."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((*tokens, 4)).astype("float32")
+    scores = rng.standard_normal((*tokens, experts)).astype("float32")
+    scores = scores * 0.01 + np.arange(experts)[::-1] if alike else scores
+    shares, chosen = jax.lax.top_k(jax.nn.softmax(scores), top_k)
+    sizes = (4, 3), (4, 3), (3, 4)
+    weights = [rng.standard_normal((experts, *s)).astype("float32") for s in sizes]
+    return x, chosen, shares, *weights
+
+
+DIVISIONS = [
+    ({"data": 2, "model": 4}, ("data",), ("model",)),
+    ({"model": 2}, (), ("model",)),
+    ({"data": 4}, ("data",), ("data",)),
+    ({"data": 2, "model": 2}, ("data",), ("data", "model")),
+]
+CASES = [
+    *((number, "few", True) for number in range(len(DIVISIONS))),
+    (0, "few", False),
+    (0, "every", False),
+    (0, "ragged", False),
+]
+FORMS = {"few": Form("blocks", 2, 4), "blocks": Form("blocks", 4)}
+
+
+@on_devices
+@pytest.mark.parametrize(("number", "name", "alike"), CASES)
+def test_divided_experts_are_those_of_one_device(number, name, alike):
+    sizes, batch, axes = DIVISIONS[number]
+    devices = np.array(jax.devices()[: math.prod(sizes.values())])
+    mesh = jax.sharding.Mesh(devices.reshape([*sizes.values()]), [*sizes])
+    division = Division(mesh, batch, axes)
+    form = FORMS.get(name, Form(name))
+    arguments = routed(number, alike=alike)
+
+    def loss(x, shares, weights, division=None):
+        y = route_experts(
+            x,
+            arguments[1],
+            shares,
+            weights,
+            jax.nn.silu,
+            form,
+            division,
+        )
+        return (y**2).sum(), y
+
+    def run(division):
+        step = jax.value_and_grad(loss, (0, 1, 2), has_aux=True)
+        return jax.jit(step, static_argnums=3)(
+            arguments[0], arguments[2], arguments[3:], division
+        )
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        run(division),
+        run(None),
+    )
