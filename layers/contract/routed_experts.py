@@ -62,8 +62,10 @@ def choose_form(
         parts: Devices that divide all experts, each of which has all tokens.
 
     Example:
-        >>> choose_form(1, 64, 8, "cpu"), choose_form(16, 64, 8, "cpu").name
-        (Form(name='blocks', block=1), 'every')
+        >>> choose_form(1, 64, 8, "cpu")
+        Form(name='blocks', block=1, rows=0)
+        >>> choose_form(16, 64, 8, "cpu").name
+        'every'
     """
     if platform == "tpu":
         return Form("ragged")
