@@ -241,29 +241,20 @@ class ReversibleEmbedding(Embedding):
 
     def _own_scores(self, x):
         """Products of the vectors with the columns of a table of their own."""
-        kernel = self.cast(self.reverse_embeddings, x.dtype)
-        scores = x @ kernel
-        _note(scores, Head(x, kernel))
-        return scores
+        return wide_product(x, self.cast(self.reverse_embeddings, x.dtype))
 
     def _scores(self, x):
         """Products of the vectors with all rows of the table."""
         table = self.cast(self.embeddings, x.dtype)
-        scores = wide_product(x, table.T)
-        _note(scores, Head(x, table, turned=True))
+        scores, ctx = wide_product(x, table.T), forward_context.current()
+        if ctx is not None and table.shape[0] >= CLASSES:
+            ctx.set_head(scores, Head(x, table, turned=True))
         return scores
 
     def compute_mask(self, inputs, mask=None):
         if jnp.issubdtype(inputs.dtype, jnp.floating):  # the way back
             return None
         return super().compute_mask(inputs, mask)
-
-
-def _note(scores: Any, head: Head) -> None:
-    """Tells the pass under way which product these scores are."""
-    ctx = forward_context.current()
-    if ctx is not None and head.classes >= CLASSES:
-        ctx.set_head(scores, head)
 
 
 def _cap(scores: Any, before: Any, soft_cap: Any) -> None:

@@ -61,6 +61,6 @@ REFUSALS = [
     (lambda: config.set_max_epochs(0), errors.ExBurnError),
     (lambda: config.set_max_steps_per_epoch(1.5), errors.ExBurnError),
     (lambda: config.set_backend("torch"), errors.ExBurnError),
-    (lambda: config.set_dtype_policy("mixed_float8"), errors.ExBurnError),
+    (lambda: config.set_dtype_policy("mixed_float4"), errors.ExBurnError),
     (config.enable_unsafe_deserialization, errors.ExBurnError),
 ]

@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_number
+from exburn.core.precision.matmul import FLOAT8
 from exburn.core.printing import amount_text, size_text, time_text
 from exburn.core.symbolic_shapes import describe
 from exburn.data.packed import PackedTokens
 from exburn.distribution.step_time import Link, StepTime, estimate, get_link
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.models.report import Figures
+from exburn.module.traversal import iter_modules
 from exburn.runtime.device import device_name
 from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.sharding.strategies import Distribution
@@ -49,6 +51,8 @@ class Plan(Footprint, Figures):
         peak_bytes: All of these at once.
         collectives: What devices send each other: ``distribution.step_time.Collective``
             objects.
+        float8_flops: Of ``flops`` those of products in 8 bits: of ``"mixed_float8"``,
+            where they pay.
         program: ``"train"`` or ``"predict"``.
         available_bytes: Memory for them on the device.
         largest_batch: The most rows that fit, measured by compiling that size, or
@@ -67,6 +71,7 @@ class Plan(Footprint, Figures):
         cache_bytes: Keys and values that ``generate`` keeps of as many tokens; not part
             of the step. ``None`` of a model that keeps none.
         tokens_per_second: ``tokens`` by the time that the operations take at ``rate``.
+        asks_for_float8: Whether a layer's policy has products in 8 bits.
     """
 
     program: str = "train"
@@ -83,6 +88,7 @@ class Plan(Footprint, Figures):
     slots_bytes: int | None = None
     cache_bytes: int | None = None
     tokens_per_second: float | None = None
+    asks_for_float8: bool = False
 
     @property
     def fits(self) -> bool:
@@ -93,6 +99,7 @@ class Plan(Footprint, Figures):
         lines = {} if self.mesh is None else {"Devices": f"{self.mesh}; bytes of each"}
         lines |= {
             "FLOPs": amount_text(self.flops),
+            **self._float8_line(),
             "Weights, optimizer": size_text(self.state_bytes),
             "Batch": size_text(self.batch_bytes),
             "Results": size_text(self.output_bytes),
@@ -110,6 +117,15 @@ class Plan(Footprint, Figures):
             title += f", {self.tokens:,} tokens"
             lines = self._token_lines(lines)
         return title, lines
+
+    def _float8_line(self) -> dict[str, str]:
+        """How much is computed in 8 bits, if a layer's policy asks for it."""
+        if not self.asks_for_float8:
+            return {}
+        share = self.float8_flops / self.flops if self.flops else 0.0
+        if not share:
+            return {"  in float8": "none: products are too small to gain"}
+        return {"  in float8": f"{share:.0%}"}
 
     def _token_lines(self, lines: dict[str, str]) -> dict[str, str]:
         """The lines, with the parts of the state and what is known of tokens."""
@@ -203,7 +219,13 @@ def make_plan(
         step_time=time,
         link=link,
         rate=rate,
+        asks_for_float8=kind == "train" and _asks_for_float8(trainer.holder.module),
     )
+
+
+def _asks_for_float8(model: Any) -> bool:
+    policies = (getattr(part, "precision", None) for _, part in iter_modules(model))
+    return any(policy is not None and policy.matmul == FLOAT8 for policy in policies)
 
 
 def with_tokens(

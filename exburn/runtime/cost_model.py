@@ -33,6 +33,7 @@ class Cost:
         tables: Elements of the inputs that are looked into by rows.
         kernels: Of the operations those that may be kernels of a GPU: not those of
             integers, nor lookups, which become parts of others.
+        float8: Of ``products`` those of two arrays of 8-bit floats.
     """
 
     flops: float = 0.0
@@ -45,10 +46,11 @@ class Cost:
     halves: int = 0
     tables: int = 0
     kernels: int = 0
+    float8: float = 0.0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
-        names = ("flops", "elements", "outputs", "products")
+        names = ("flops", "elements", "outputs", "products", "float8")
         larger = {name: getattr(self, name) * factor for name in names}
         return dataclasses.replace(self, **larger)
 
@@ -63,7 +65,7 @@ def count(jaxpr: Any) -> Cost:
         48.0
     """
     flops, products, convolutions, equations, rearranged, halves = 0.0, 0.0, 0, 0, 0, 0
-    kernels = 0
+    kernels, float8 = 0, 0.0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
 
@@ -78,7 +80,9 @@ def count(jaxpr: Any) -> Cost:
         if name == "dot_general":
             (contract, _), _ = equation.params["dimension_numbers"]
             shape = _shape(equation.invars[0])
-            products += times * 2.0 * out * size(shape[d] for d in contract)
+            operations = times * 2.0 * out * size(shape[d] for d in contract)
+            products += operations
+            float8 += operations * all(map(_is_float8, equation.invars))
         elif name == "conv_general_dilated":
             kernel = _shape(equation.invars[1])
             numbers = equation.params["dimension_numbers"]
@@ -104,11 +108,15 @@ def count(jaxpr: Any) -> Cost:
     flops += products
     counts = flops, convolutions, equations, elements, rearranged, outputs
     tables = {id(v): size(_shape(v)) for v in _looked_into(jaxpr)}
-    return Cost(*counts, products, halves, sum(tables.values()), kernels)
+    return Cost(*counts, products, halves, sum(tables.values()), kernels, float8)
 
 
 def _is_float(var: Any) -> bool:
     return jnp.issubdtype(getattr(var.aval, "dtype", jnp.int32), jnp.inexact)
+
+
+def _is_float8(var: Any) -> bool:
+    return _is_float(var) and var.aval.dtype.itemsize == 1
 
 
 def _looked_into(jaxpr: Any, origins: dict[int, Any] | None = None) -> Iterator[Any]:

@@ -66,6 +66,7 @@ class Footprint:
         temporary_bytes: Activations, gradients and other intermediate results.
         peak_bytes: All of these at once.
         collectives: What devices send each other.
+        float8_flops: Of ``flops`` those of products in 8 bits.
     """
 
     batch_size: int
@@ -76,6 +77,7 @@ class Footprint:
     temporary_bytes: int
     peak_bytes: int
     collectives: tuple[Collective, ...] = ()
+    float8_flops: float = 0.0
 
     @classmethod
     def of(
@@ -107,11 +109,13 @@ class Footprint:
             compiled = traced.lower().compile(_UNTUNED if gpu else None)
         spread = placement.distribution is not None
         analysis = compiled.memory_analysis()
+        cost = count(traced.jaxpr)
         own_output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
         temporary = analysis.temp_size_in_bytes
         return cls(
             batch_size=rows,
-            flops=count(traced.jaxpr).flops,
+            flops=cost.flops,
+            float8_flops=cost.float8,
             state_bytes=held_bytes(state),
             batch_bytes=held_bytes(chunk),
             output_bytes=own_output,

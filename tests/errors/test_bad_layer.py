@@ -103,8 +103,8 @@ NAMES = {
         "non_neg",
     ),
     "policy": (
-        lambda: layers.Dense(3, dtype="mixed_float8"),
-        "'mixed_float8'",
+        lambda: layers.Dense(3, dtype="mixed_float6"),
+        "'mixed_float6'",
         "'mixed_float16'",
     ),
     "layer": (

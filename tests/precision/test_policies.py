@@ -179,7 +179,7 @@ def test_identifiers_make_the_policy_again(policy):
 
 REFUSALS = [
     (lambda: PrecisionPolicy.of({"sum": "float32"}), DTypeError),
-    (lambda: PrecisionPolicy.of("mixed_float8"), UnknownNameError),
+    (lambda: PrecisionPolicy.of("mixed_float4"), UnknownNameError),
     (lambda: PrecisionPolicy(param="floaty"), DTypeError),
     (lambda: PrecisionPolicy(matmul="best"), UnknownNameError),
     (lambda: exburn.set_matmul_precision("tf32"), UnknownNameError),

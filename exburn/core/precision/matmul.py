@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 
+from exburn.core.scoped import value_scope
 from exburn.errors import unknown_name
 from exburn.errors.boundary import api_boundary
 
 # JAX's names, from the fastest to the most exact; "default" is the device's own choice.
 _MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
+FLOAT8 = "float8"  # of a policy only; see ``exburn/runtime/kernels/float8_product.py``
+_float8: ContextVar[bool] = ContextVar("exburn_float8_products", default=False)
 
 
 @api_boundary
@@ -54,6 +61,40 @@ def set_matmul_precision(precision: str | None) -> str | None:
     return before
 
 
-def check_matmul(op: str, precision: Any) -> None:
-    if precision not in _MATMUL:
-        raise unknown_name("matmul precision", precision, _MATMUL, op=op)
+def check_matmul(op: str, precision: Any, *further: str) -> None:
+    """Raises unless a precision is one of JAX's, or one of the further ones."""
+    known = (*_MATMUL, *further)
+    if precision not in known:
+        raise unknown_name("matmul precision", precision, known, op=op)
+
+
+def in_float8() -> bool:
+    """Whether products of the layer at work are those of a policy with float8.
+
+    Example:
+        >>> with matmuls_in(FLOAT8):
+        ...     print(in_float8())
+        True
+    """
+    return _float8.get()
+
+
+def matmuls_in(precision: str | None) -> AbstractContextManager[Any]:
+    """A block in which products have the precision of the layer at work.
+
+    Args:
+        precision: Of the layer's policy. Where it is ``None`` JAX's stays what it is
+            around the block; float8 does not: a layer inside has it by its own policy.
+    """
+    float8 = precision == FLOAT8
+    if precision is None or float8:
+        if float8 == in_float8():
+            return contextlib.nullcontext()
+        return value_scope(_float8, float8)
+    return _jax_matmuls_in(precision)
+
+
+@contextlib.contextmanager
+def _jax_matmuls_in(precision: str) -> Iterator[None]:
+    with value_scope(_float8, False), jax.default_matmul_precision(precision):
+        yield

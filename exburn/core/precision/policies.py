@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any, Self
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.making import making
-from exburn.core.precision.matmul import check_matmul
+from exburn.core.precision.matmul import FLOAT8, check_matmul, matmuls_in
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.errors.boundary import api_boundary, guard_methods
@@ -26,7 +25,12 @@ __all__ = [
     "set_precision",
 ]
 
-_MIXED = ("mixed_bfloat16", "mixed_float16")
+#: What policies whose names are no dtypes compute in, and the precision of products.
+_MIXED: dict[str, tuple[str, str | None]] = {
+    "mixed_bfloat16": ("bfloat16", None),
+    "mixed_float16": ("float16", None),
+    "mixed_float8": ("bfloat16", FLOAT8),
+}
 #: The kinds of policies by name, as configurations name them.
 CLASSES: dict[str, type[DTypePolicy]] = {}
 
@@ -36,8 +40,8 @@ class DTypePolicy:
     """A policy by Keras' name of it.
 
     Args:
-        name: A dtype, ``"mixed_bfloat16"`` or ``"mixed_float16"``; that of the process
-            by default.
+        name: A dtype, ``"mixed_bfloat16"``, ``"mixed_float16"`` or ``"mixed_float8"``;
+            that of the process by default.
 
     Attributes:
         param: Dtype the weights are stored in.
@@ -73,7 +77,7 @@ class DTypePolicy:
                 f"a policy's name is text, such as 'mixed_float16', received {name!r}",
                 hint="PrecisionPolicy(param=…, compute=…) takes dtypes.",
             )
-        self.param, self.compute = _dtypes_of(name)
+        self.param, self.compute, self.matmul = _fields_of(name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -98,11 +102,14 @@ class DTypePolicy:
             return parse_policy(name)
         if isinstance(name, str) and name in _MIXED:
             policy = name
-        return PrecisionPolicy(*_dtypes_of(policy))
+        param, compute, matmul = _fields_of(policy)
+        return PrecisionPolicy(param, compute, matmul=matmul)
 
     @property
     def name(self) -> str:
         """Keras' name of the policy, for example ``"mixed_bfloat16"``."""
+        if self.matmul == FLOAT8:
+            return "mixed_float8"
         if self.param == self.compute:
             return self.param
         return f"mixed_{self.compute}"
@@ -136,9 +143,7 @@ class DTypePolicy:
 
     def matmuls(self) -> AbstractContextManager[Any]:
         """A block whose matrix products have the policy's precision."""
-        if self.matmul is None:
-            return contextlib.nullcontext()
-        return jax.default_matmul_precision(self.matmul)
+        return matmuls_in(self.matmul)
 
     def convert_input(self, x: Any, autocast: bool, dtype: Any) -> Any:
         """A floating array or symbol in a dtype; integers, and what is no array, stay.
@@ -226,10 +231,12 @@ class PrecisionPolicy(DTypePolicy):
             its own outputs only, not those of its layers.
         matmul: Precision of matrix products and convolutions within the layer:
             ``"tensorfloat32"``, ``"highest"`` … as for ``set_matmul_precision``, which
-            decides where this is ``None``.
+            decides where this is ``None``; or ``"float8"``: in training, products of
+            bfloat16 with a kernel are those of both in 8 bits, where that pays.
 
     Raises:
         DTypeError: ``param``, ``compute`` or ``output`` is no dtype.
+        ArgumentError: ``matmul`` is ``"float8"``, and ``compute`` no bfloat16.
         UnknownNameError: ``matmul`` is no precision of JAX.
 
     Example:
@@ -253,7 +260,13 @@ class PrecisionPolicy(DTypePolicy):
                 continue
             object.__setattr__(self, field, standardize_dtype(value))
         if self.matmul is not None:
-            check_matmul("PrecisionPolicy", self.matmul)
+            check_matmul("PrecisionPolicy", self.matmul, FLOAT8)
+        if self.matmul == FLOAT8 and self.compute != "bfloat16":
+            raise ArgumentError(
+                "PrecisionPolicy",
+                f'matmul="float8" rounds products of bfloat16, not of {self.compute}',
+                hint='compute="bfloat16", or the name "mixed_float8".',
+            )
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
@@ -263,16 +276,20 @@ class PrecisionPolicy(DTypePolicy):
 CLASSES |= {"DTypePolicy": DTypePolicy}
 
 
-def _dtypes_of(policy: Any) -> tuple[str, str]:
-    """Dtypes of parameters and of the computation: of a policy's name, or a dtype."""
+def _fields_of(policy: Any) -> tuple[str, str, str | None]:
+    """Dtypes of parameters and of the computation, and the precision of products.
+
+    Args:
+        policy: A policy's name, or a dtype.
+    """
     if isinstance(policy, str) and policy in _MIXED:
-        return "float32", policy.removeprefix("mixed_")
+        return "float32", *_MIXED[policy]
     try:
         dtype = standardize_dtype(policy)
     except DTypeError:
         names = [*DTYPES, *_MIXED]
         raise unknown_name("precision policy", policy, names) from None
-    return dtype, dtype
+    return dtype, dtype, None
 
 
 def _from_description(described: dict[str, Any]) -> DTypePolicy:

@@ -30,7 +30,7 @@ from jax.core import Tracer
 
 from exburn.core import forward_context, quick_trace
 from exburn.runtime import portable
-from exburn.runtime.kernels import dispatch, vector_product
+from exburn.runtime.kernels import dispatch, float8_product, vector_product
 from exburn.runtime.kernels.head_loss import CLASSES, Head
 from exburn.runtime.sharding.current import row_parts
 
@@ -77,7 +77,9 @@ def wide_product(
     elif writes and gpu and rows.shape[0] == 1:
         y = _of_eight(rows, kernel)
     else:
-        y = _product(rows, jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel)
+        filled = jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel
+        in_8_bits = float8_product.fits(rows, filled)
+        y = (float8_product.product if in_8_bits else _product)(rows, filled)
     if wide:
         # The barrier's transpose is a barrier too. Two products read the gradient of
         # the scores; without it XLA computes all that leads there (the softmax of every

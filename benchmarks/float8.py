@@ -1,0 +1,136 @@
+"""Steps of decoders of 1 and 3 billion weights in bfloat16, and with float8 products.
+
+    python benchmarks/float8.py [--sizes 1B 3B] [--json out.json]
+
+The shapes are those of Llama 3.2; tokens are random, the optimizer is Adam, and loss
+and accuracy are computed as always. Of each policy one model is trained by ``fit``, for
+some epochs, of which the fastest after the first counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import exburn
+from exburn.applications import Decoder
+
+TOKENS = 2_048
+SIZES: dict[str, dict[str, Any]] = {
+    "1B": {
+        "rows": 8,
+        "layers": 16,
+        "width": 2_048,
+        "heads": 32,
+        "key_value_heads": 8,
+        "head_size": 64,
+        "mlp_width": 8_192,
+        "vocabulary_size": 128_256,
+    },
+    "3B": {
+        "rows": 4,
+        "layers": 28,
+        "width": 3_072,
+        "heads": 24,
+        "key_value_heads": 8,
+        "head_size": 128,
+        "mlp_width": 8_192,
+        "vocabulary_size": 128_256,
+    },
+    "tiny": {
+        "rows": 2,
+        "layers": 2,
+        "width": 64,
+        "heads": 4,
+        "key_value_heads": 2,
+        "head_size": 16,
+        "mlp_width": 128,
+        "vocabulary_size": 512,
+    },
+}
+POLICIES = ("mixed_bfloat16", "mixed_float8")
+
+
+class Clock(exburn.callbacks.Callback):
+    """Keeps the seconds of each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._start = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seconds.append(time.perf_counter() - self._start)
+
+
+def measure(size: str, policy: str, steps: int, epochs: int) -> dict[str, Any]:
+    options = dict(SIZES[size])
+    rows = options.pop("rows")
+    rng = np.random.default_rng(0)
+    shape = (rows * steps, TOKENS + 1)
+    draws = rng.integers(0, options["vocabulary_size"], shape).astype(np.int32)
+    start = time.perf_counter()
+    model = Decoder("llama", tie_embeddings=True, dtype=policy, **options)
+    model.compile(exburn.optimizers.Adam(1e-5), seed=0)
+    clock = Clock()
+    history = model.fit(
+        draws[:, :-1],
+        draws[:, 1:],
+        batch_size=rows,
+        epochs=epochs,
+        callbacks=[clock],
+        verbose=0,
+    )
+    best = min(clock.seconds[1:]) / steps
+    result = {
+        "weights": model.count_params(),
+        "ms_a_step": best * 1e3,
+        "tokens_a_second": rows * TOKENS / best,
+        "first_epoch_s": clock.seconds[0],
+        "loss": history.history["loss"],
+    }
+    print(f"{size} {policy:16}{best * 1e3:9.1f} ms a step, ", end="")
+    print(f"{result['tokens_a_second']:9,.0f} tokens/s, first epoch ", end="")
+    print(
+        f"{clock.seconds[0]:.0f} s, all {time.perf_counter() - start:.0f} s, ", end=""
+    )
+    print(f"losses {[round(v, 4) for v in result['loss']]}", flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["1B", "3B"])
+    parser.add_argument("--policies", nargs="+", default=POLICIES)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    device = jax.devices()[0]
+    report: dict[str, Any] = {
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": {"jax": jax.__version__, "exburn": exburn.__version__},
+    }
+    for size in args.sizes:
+        report[size] = {}
+        for policy in args.policies:
+            report[size][policy] = measure(size, policy, args.steps, args.epochs)
+            gc.collect()
+        if set(POLICIES) <= report[size].keys():
+            plain, few = (report[size][p]["ms_a_step"] for p in POLICIES)
+            print(f"{size}: {plain / few:.3f} × as fast as mixed_bfloat16", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
