@@ -31,6 +31,8 @@ class PrivacySpent:
         clip: Largest norm of a row's gradient.
         steps: Steps so far.
         spending: With which noise, rate and number of steps, training by training.
+        norms: How the norm of each weight's gradient was computed by the last training
+            of this object, by the weight's path: ``"ghost"`` or ``"rows"``.
     """
 
     epsilon: float
@@ -38,6 +40,7 @@ class PrivacySpent:
     clip: float
     steps: int
     spending: tuple[Spending, ...]
+    norms: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
 def check_private_model(
@@ -138,7 +141,7 @@ class PrivateFit:
             _EARLIER: _text_of(self._earlier),
         }
         run.preparer.program_cache.mechanism = Mechanism(
-            privacy.clip, self._noise, float(data.batch_size)
+            privacy.clip, self._noise, float(data.batch_size), privacy.norms
         )
 
     def begin(self) -> None:
@@ -171,7 +174,8 @@ def privacy_spent(model: Network) -> PrivacySpent | None:
     spending = run.spent if run.private_fit is None else run.private_fit.tally()
     steps = sum(one.steps for one in spending)
     epsilon = privacy.epsilon_of(spending)
-    return PrivacySpent(epsilon, privacy.delta, privacy.clip, steps, tuple(spending))
+    totals = epsilon, privacy.delta, privacy.clip, steps, tuple(spending)
+    return PrivacySpent(*totals, norms=dict(run.preparer.program_cache.norms))
 
 
 def privacy_config(privacy: Privacy | None) -> dict[str, Any] | None:

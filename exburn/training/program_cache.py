@@ -37,6 +37,7 @@ class ProgramCache:
         compilations: What was compiled, when, and why.
         private: Whether gradients are private: programs train with a mechanism alone.
         mechanism: That of the ``fit`` under way.
+        norms: How the norm of each weight's private gradient is computed, by its name.
         variant: Names the options of ``fit`` in force; programs are kept for each.
     """
 
@@ -55,6 +56,7 @@ class ProgramCache:
         self.asked_unroll, self.eager, self.remat = unroll, eager, remat
         self.private = private
         self.mechanism: Mechanism | None = None
+        self.norms: dict[str, str] = {}
         self.trace_counts: Counter[str] = Counter()
         self.compilations = CompileLog(holder.tell_compiled)
         self.variant: Any = None
@@ -141,7 +143,10 @@ class ProgramCache:
     def _private_gradient(self) -> Any:
         if not self.private:
             return None
-        return functools.partial(private_gradient, self.mechanism)
+        return functools.partial(private_gradient, self.mechanism, self._note_norms)
+
+    def _note_norms(self, norms: dict[str, str]) -> None:
+        self.norms = norms
 
     def unroll(self, training: bool) -> int:
         """Steps compiled into one turn of the loop of training, or of the others."""

@@ -12,6 +12,7 @@ from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, require, unknown_name
 
 _ACCOUNTANTS = "rdp", "pld"
+_NORMS = "auto", "ghost", "rows"
 _LEAST_NOISE = 0.01  # times the clip
 _MOST_NOISE = 1_000.0  # times the clip: a training learns nothing long before that
 _REST = 1e-4  # of an epsilon: less is what the search for the noise has left over
@@ -59,12 +60,17 @@ class Privacy:
         clip: Largest L2 norm of the gradient of a row, over all weights together.
         accountant: ``"rdp"``: Rényi differential privacy; ``"pld"``: privacy loss
             distributions, which take longer and tell a smaller epsilon.
+        norms: How the norms of rows' gradients are computed. ``"rows"``: from the
+            gradients of each row. ``"ghost"``: without them, for all weights that a
+            layer multiplies its input with, or looks up, and of which a row is a
+            product by itself. ``"auto"``: without them where that takes less memory.
+            ``model.privacy.norms`` tells which it is for each weight.
         spent: What was spent on these weights before.
 
     Raises:
         ArgumentError: A number can never work, or not just one of epsilon and noise is
             given.
-        UnknownNameError: There is no such accountant.
+        UnknownNameError: There is no such accountant, or no such way to norms.
         MissingDependencyError: ``dp-accounting`` is not installed.
 
     Example:
@@ -81,6 +87,7 @@ class Privacy:
     noise: float | None = None
     clip: float = 1.0
     accountant: str = "rdp"
+    norms: str = "auto"
     spent: tuple[Spending, ...] = ()
 
     def __post_init__(self) -> None:
@@ -103,6 +110,8 @@ class Privacy:
             raise unknown_name(
                 "accountant", self.accountant, _ACCOUNTANTS, op="Privacy"
             )
+        if self.norms not in _NORMS:
+            raise unknown_name("norms", self.norms, _NORMS, op="Privacy")
         object.__setattr__(self, "spent", tuple(self.spent))
         _dp_accounting()
 

@@ -22,11 +22,13 @@ class Mechanism:
         clip: Largest L2 norm of a row's gradient.
         noise: Standard deviation of the noise, in multiples of the clip.
         rows: Rows that a batch has on average, by which the sum is divided.
+        norms: As of ``Privacy``.
     """
 
     clip: float
     noise: float
     rows: float
+    norms: str = "auto"
 
     def gradient(self, sums: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
         """The noisy mean of clipped gradients whose sums are given by name."""
@@ -57,29 +59,54 @@ def clipped_sum(gradients: Any, clip: float, mask: Any = None) -> Any:
         >>> clipped_sum({"w": jnp.asarray([[0.0, 4.0], [0.5, 0.0]])}, 1.0)["w"]
         Array([0.5, 1. ], dtype=float32)
     """
-    gradients = jax.tree.map(lambda g: g.astype(jnp.float32), gradients)
-    leaves = jax.tree.leaves(gradients)
-    # In units of the largest element: squares of large ones would be infinite.
-    peaks = [jnp.max(jnp.abs(g), axis=range(1, g.ndim), initial=0.0) for g in leaves]
-    peak = jnp.max(jnp.stack(peaks), axis=0)  # [rows]
-    finite = jnp.isfinite(peak)
-    counts = finite if mask is None else finite & mask
-    unit = jnp.where(finite & (peak > 0), peak, 1.0)
+    factors = clip_factors(gradients, clip, mask)
+    return jax.tree.map(lambda g: weighted_sum(g, factors), gradients)
 
-    def scale_rows(gradient: jax.Array, factor: jax.Array) -> jax.Array:
-        return gradient * factor.reshape(-1, *[1] * (gradient.ndim - 1))
 
-    squares = sum(
-        jnp.sum(jnp.square(scale_rows(g, 1 / unit)), axis=range(1, g.ndim))
-        for g in leaves
-    )
-    factor = jnp.minimum(1.0, clip / jnp.maximum(unit * jnp.sqrt(squares), 1e-30))
+def clip_factors(
+    gradients: Any, clip: float, mask: Any = None, squares: Any = 0.0
+) -> jax.Array:
+    """What clips the gradient of each row, ``[rows]``; 0 for rows that do not count.
 
-    def sum_of(gradient: jax.Array) -> jax.Array:
-        keep = counts.reshape(-1, *[1] * (gradient.ndim - 1))
-        return jnp.sum(jnp.where(keep, scale_rows(gradient, factor), 0.0), axis=0)
+    Args:
+        gradients, mask: As of ``clipped_sum``.
+        squares: Squared norms, ``[rows]``, of what further belongs to a row's gradient.
 
-    return jax.tree.map(sum_of, gradients)
+    Example:
+        >>> rows = {"w": jnp.asarray([[0.0, 4.0], [0.5, jnp.nan]])}
+        >>> clip_factors(rows, 1.0, squares=jnp.asarray([9.0, 0.0])).tolist()
+        [0.20000000298023224, 0.0]
+    """
+    leaves = [g.astype(jnp.float32) for g in jax.tree.leaves(gradients)]
+    norms = jnp.sqrt(squares)
+    if leaves:
+        # In units of the largest element: squares of large ones would be infinite.
+        peaks = [_over_rows(jnp.max, jnp.abs(g), initial=0.0) for g in leaves]
+        peak = jnp.max(jnp.stack(peaks), axis=0)  # [rows]
+        unit = jnp.where(jnp.isfinite(peak) & (peak > 0), peak, 1.0)
+        own = sum(_over_rows(jnp.sum, jnp.square(_scale(g, 1 / unit))) for g in leaves)
+        norms = jnp.hypot(unit * jnp.sqrt(own), norms)
+    counts = jnp.isfinite(norms) if mask is None else jnp.isfinite(norms) & mask
+    return jnp.where(counts, jnp.minimum(1.0, clip / jnp.maximum(norms, 1e-30)), 0.0)
+
+
+def weighted_sum(values: jax.Array, factors: jax.Array) -> jax.Array:
+    """The sum over rows, ``[rows, …]``, of what has a factor; those with 0 are none."""
+    return jnp.sum(weigh(values.astype(jnp.float32), factors), axis=0)
+
+
+def weigh(values: jax.Array, factors: jax.Array) -> jax.Array:
+    """Rows times their factors; with 0 they are zeros, whatever they were."""
+    counts = factors.reshape(-1, *[1] * (values.ndim - 1)) > 0
+    return jnp.where(counts, _scale(values, factors.astype(values.dtype)), 0)
+
+
+def _scale(values: jax.Array, factors: jax.Array) -> jax.Array:
+    return values * factors.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _over_rows(reduce: Callable, values: jax.Array, **options: Any) -> jax.Array:
+    return reduce(values, axis=tuple(range(1, values.ndim)), **options)
 
 
 def sum_over_rows(
@@ -101,6 +128,31 @@ def sum_over_rows(
     Returns:
         The sums, and what was seen of each row, ``[rows, …]``.
     """
+
+    def turn(part: Any, counts: jax.Array, numbers: jax.Array) -> tuple[Any, Any]:
+        seen, gradients = jax.vmap(differentiate)(part, numbers)
+        return clipped_sum(gradients, clip, counts), seen
+
+    return sum_over_turns(turn, batch, mask, row_bytes)
+
+
+def sum_over_turns(
+    turn: Callable[[Any, jax.Array, jax.Array], tuple[Any, Any]],
+    batch: Any,
+    mask: jax.Array,
+    row_bytes: int,
+) -> tuple[Any, Any]:
+    """The sum over a batch, some rows after others.
+
+    Args:
+        turn: ``sums, seen = turn(rows, mask, numbers)`` of some rows, and their numbers
+            in the batch.
+        batch, mask: As of ``sum_over_rows``.
+        row_bytes: Bytes that a row needs in a turn.
+
+    Returns:
+        The sums, and what was seen of each row, ``[rows, …]``.
+    """
     rows = len(mask)
     turns = -(-rows // max(1, min(rows, _BYTES // max(row_bytes, 1))))
     size = -(-rows // turns)  # of a turn: all alike, the last one filled up
@@ -115,19 +167,13 @@ def sum_over_rows(
         in_turns(mask, "zeros"),
         jnp.arange(turns * size).reshape(turns, size),
     )
-
-    def turn(item: Any) -> tuple[Any, Any]:
-        part, counts, numbers = item
-        seen, gradients = jax.vmap(differentiate)(part, numbers)
-        return clipped_sum(gradients, clip, counts), seen
-
     if turns == 1:
-        return turn(jax.tree.map(lambda v: v[0], items))
-    shapes = jax.eval_shape(turn, jax.tree.map(lambda v: v[0], items))[0]
+        return turn(*jax.tree.map(lambda v: v[0], items))
+    shapes = jax.eval_shape(turn, *jax.tree.map(lambda v: v[0], items))[0]
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def body(sums: Any, item: Any) -> tuple[Any, Any]:
-        more, seen = turn(item)
+        more, seen = turn(*item)
         return jax.tree.map(jnp.add, sums, more), seen
 
     sums, seen = jax.lax.scan(body, zeros, items)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.training.privacy.clipping import Mechanism, sum_over_rows
+from exburn.training.privacy.clipping import Mechanism
+from exburn.training.privacy.row_losses import RowLosses
 from exburn.training.state import TrainState
 
 
 def private_gradient(
     mechanism: Mechanism | None,
+    note_norms: Callable[[dict[str, str]], None],
     loss: Any,
     params: Any,
     state: TrainState,
@@ -26,6 +29,7 @@ def private_gradient(
     gradient, and has random numbers of its own.
 
     Args:
+        note_norms: Called with how the norm of each weight's gradient is computed.
         loss: ``Steps.loss``.
         row_mask: Which rows count: there may be none.
 
@@ -40,24 +44,17 @@ def private_gradient(
             hint="Use fit, or compile without privacy=.",
         )
 
-    def differentiate(row: Any, number: jax.Array) -> tuple[Any, Any]:
+    def loss_of_row(params: Any, row: Any, number: Any) -> Any:
         alone = jax.tree.map(lambda v: v[None], row)
         seed = jax.random.key_data(jax.random.fold_in(state.key(), number))
-        own = state.replace(seed=seed)
+        scaled, seen = loss(params, state.replace(seed=seed), alone, None)
+        value, outputs, others, parts, masks, _ = seen
+        _refuse_assigned(state, others)
+        return scaled, (value, outputs[:2], parts, masks)
 
-        def loss_of_row(params: Any) -> Any:
-            scaled, seen = loss(params, own, alone, None)
-            value, outputs, others, parts, masks, _ = seen
-            _refuse_assigned(state, others)
-            return scaled, (value, outputs[:2], parts, masks)
-
-        (_, seen), gradient = jax.value_and_grad(loss_of_row, has_aux=True)(params)
-        return seen, gradient
-
-    row_bytes = 4 * sum(value.size for value in params.values())
-    sums, seen = sum_over_rows(
-        differentiate, batch, row_mask, mechanism.clip, row_bytes
-    )
+    program = RowLosses(loss_of_row, params, batch, mechanism.norms)
+    note_norms(program.kinds)
+    sums, seen = program.clipped_sums(params, batch, row_mask, mechanism.clip)
     values, outputs, parts, masks = seen
 
     def mean(values: jax.Array) -> jax.Array:
