@@ -1,14 +1,15 @@
 """Tokens/s of decoders, GPT-2 or a Llama of 1B, beside Hugging Face's.
 
-    python benchmarks/generation.py [--model gpt2|llama-1b] [--batches 1,8,64]
-        [--weights bfloat16|int8|int4] [--peers exburn,eager,compiled] [--profile]
+    python benchmarks/generation.py [--model gpt2|llama-1b|tiny] [--batches 1,8,64]
+        [--weights float32|bfloat16|int8|int4] [--peers exburn,eager,compiled]
+        [--profile]
 
 All write 256 tokens greedily behind prompts of 128, with random weights of the same
-sizes; those in few bits are random integers. "exburn-plain" is exburn without kernels
-of its own. "eager" is ``transformers`` as it comes, "compiled" its static cache with
-``torch.compile(mode="reduce-overhead")``. A call is timed whole, from NumPy or host
-tensors to tokens on the host; the median of the warm rounds counts. "decode" leaves the
-prompt out: the time of all tokens less that of one.
+sizes. "exburn-plain" is exburn without kernels of its own. "eager" is ``transformers``
+as it comes, "compiled" its static cache with ``torch.compile(mode="reduce-overhead")``.
+A call is timed whole, from NumPy or host tensors to tokens on the host; the median of
+the warm rounds counts. "decode" leaves the prompt out: the time of all tokens less that
+of one.
 
 The bound is the time in which the weights and the keys and values so far can be read
 once for each token, at the memory bandwidth that the device's maker names; beside it is
@@ -65,9 +66,10 @@ class Sizes:
 MODELS = {
     "gpt2": Sizes(50257, 12, 768, 12, 12, 3072),
     "llama-1b": Sizes(128256, 16, 2048, 32, 8, 8192),
+    "tiny": Sizes(2000, 4, 128, 4, 2, 384),
 }
 #: Bytes of an entry, with its share of a scale.
-BYTES = {"bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
+BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
 #: Bytes/s of the device's memory, as its maker names them.
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12, "A100": 2.04e12}
 Write = Callable[[int], np.ndarray]  # so many tokens behind the prompts
@@ -107,8 +109,9 @@ def _exburn_model(work: Work) -> Any:
         exburn.config.disable_gpu_kernels()
     exburn.set_random_seed(0)
     sizes = work.sizes
+    dtype = "float32" if work.weights == "float32" else "bfloat16"
     if work.model == "gpt2":
-        model = GPT2(dtype="bfloat16")
+        model = GPT2(dtype=dtype)
     else:
         model = Llama(
             vocabulary_size=sizes.vocabulary,
@@ -119,28 +122,9 @@ def _exburn_model(work: Work) -> Any:
             mlp_width=sizes.mlp_width,
             rope_base=500_000.0,
             tie_embeddings=True,
-            dtype="bfloat16",
+            dtype=dtype,
         )
-    if work.weights == "bfloat16":
-        return model
-    from exburn.compression.quantization.scheme import Scheme
-
-    # Rounding a billion weights takes minutes.
-    setattr(Scheme, "encode", _random_parts)  # noqa: B010
-    return model.quantize(work.weights)
-
-
-def _random_parts(scheme: Any, weight: Any) -> tuple:
-    """Parts of a weight in few bits that are random."""
-    rng, parts = np.random.default_rng(0), []
-    for name, (shape, dtype) in scheme.parts.items():
-        if name == "values":
-            size = int(np.prod(shape))
-            parts.append(np.frombuffer(rng.bytes(size), dtype).reshape(shape))
-        else:
-            size = 0.02 / (127 if scheme.dtype == "int8" else 7)
-            parts.append(np.full(shape, size, np.float32).astype(dtype))
-    return tuple(parts)
+    return model if work.weights == dtype else model.quantize(work.weights)
 
 
 def by_transformers(work: Work, batch: int, compiled: bool = False) -> Write:
@@ -181,7 +165,7 @@ def _torch_model(work: Work) -> tuple[Any, str]:
 
     torch.manual_seed(0)
     device, sizes = "cuda" if torch.cuda.is_available() else "cpu", work.sizes
-    if work.weights != "bfloat16":
+    if work.weights not in ("float32", "bfloat16"):
         raise ValueError(f"transformers alone has no {work.weights}")
     if work.model == "gpt2":
         config = GPT2Config(
@@ -204,7 +188,7 @@ def _torch_model(work: Work) -> tuple[Any, str]:
         )
         with torch.device(device):
             model = LlamaForCausalLM(config)
-    return model.to(device, torch.bfloat16).eval(), device
+    return model.to(device, getattr(torch, work.weights)).eval(), device
 
 
 def _plain(work: Work, batch: int) -> Write:

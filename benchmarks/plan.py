@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
+from process import environment_of, outcome_of, tell
 from tuning_text import RANK, RATE, SHAPES, model_of, quantized_file
 
 SMALL = dict(
@@ -64,7 +64,6 @@ def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
             abstract = abstract.quantize(SCHEME, filters=["block_*"])
         abstract = prepare(abstract, kind, remat)
         plan = abstract.plan(batch_tokens=tokens, length=length, largest=False)
-    print(plan, flush=True)
     if kind == "qlora":
         path = folder / f"{shape}-{SCHEME}.exburn"
         model = exburn.saving.load_model(path)
@@ -84,6 +83,7 @@ def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
     model.fit(documents, batch_tokens=tokens, length=length, verbose=0)
     used = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
     return {
+        "text": str(plan),
         "case": case,
         "remat": remat,
         "planned": plan.peak_bytes,
@@ -93,29 +93,6 @@ def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
         "parts": {k: v for k, v in dict(plan).items() if k.endswith("bytes")},
         "device": device.device_kind,
     }
-
-
-def run(words: list[str], limit: float) -> dict[str, Any] | None:
-    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-    try:
-        done = subprocess.run(
-            [sys.executable, __file__, *words],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=limit,
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"took more than {limit:.0f} s"}
-    lines = done.stdout.splitlines()
-    print("\n".join(s for s in lines if not s.startswith("RESULT ")), flush=True)
-    results = [s for s in lines if s.startswith("RESULT ")]
-    return (
-        json.loads(results[-1][7:])
-        if results
-        else {"failed": done.stderr[-1500:] or f"exit {done.returncode}"}
-    )
 
 
 def main() -> None:
@@ -128,23 +105,26 @@ def main() -> None:
     args = parser.parse_args()
     if args.quantize:
         quantized_file(args.quantize[0], SCHEME, Path(args.quantize[1]))
-        print("RESULT {}")
         return
     if args.child:
         result = measure(args.child[0], Path(args.child[1]), args.remat)
         print("RESULT " + json.dumps(result))
         return
+    out = Path(os.environ["OUT"]) / "plan.jsonl" if "OUT" in os.environ else None
+
+    def run(*words: str) -> dict[str, Any]:
+        result, why = outcome_of([__file__, *words], environment_of(), args.limit)
+        return {"failed": why} if why else result
+
     with tempfile.TemporaryDirectory() as folder:
         for case in args.case.split(","):
             shape, kind, _ = CASES[case]
             if kind == "qlora":
-                run(["--quantize", shape, folder], args.limit)
+                run("--quantize", shape, folder)
             more = ["--remat", args.remat] if args.remat else []
-            result = run(["--child", case, folder, *more], args.limit)
-            print(json.dumps(result), flush=True)
-            if "OUT" in os.environ:
-                with (Path(os.environ["OUT"]) / "plan.jsonl").open("a") as file:
-                    file.write(json.dumps(result) + "\n")
+            result = run("--child", case, folder, *more)
+            print(result.pop("text", ""), flush=True)
+            tell(out, result)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +29,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tuning_text import RANK, SHAPES, model_of, tell
+from process import side_of, tell
+from tuning_text import RANK, SHAPES, model_of
 
 del sys.path[0]  # kernels.py beside this file is no package `kernels`
 
@@ -175,25 +175,10 @@ def train_by_trl(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_side(side: str, args: argparse.Namespace) -> dict[str, Any]:
     """The result of one side, in a process of its own."""
-    here = Path(__file__)
-    root = str(here.parents[1])
-    python = sys.executable if side == "exburn" else args.peer_python
-    words = [python, str(here), "--child", side, "--folder", args.folder]
+    words = ["--folder", args.folder]
     for name in ("shape", "pairs", "rounds", "lengths"):
         words += [f"--{name}", str(getattr(args, name))]
-    # Ours is found in this checkout; theirs must not see its folder `datasets`.
-    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    paths = [p for p in paths if os.path.realpath(p) != root]
-    paths = [root, *paths] if side == "exburn" else paths
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, env=env, timeout=args.limit
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"took more than {args.limit:.0f} s"}
-    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-    return json.loads(lines[-1][7:]) if lines else {"failed": done.stderr[-1500:]}
+    return side_of(__file__, side, words, args)
 
 
 def main() -> None:
@@ -220,7 +205,7 @@ def main() -> None:
         args.folder = args.folder or folder
         for side in args.sides.split(","):
             line = {"side": side, "shape": args.shape, "lengths": args.lengths}
-            tell(args, line | {"pairs": args.pairs} | run_side(side, args))
+            tell(args.out, line | {"pairs": args.pairs} | run_side(side, args))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["environment_of", "options", "read", "result_of", "versions", "write"]
+__all__ = [
+    "environment_of",
+    "options",
+    "outcome_of",
+    "read",
+    "result_of",
+    "side_of",
+    "tell",
+    "versions",
+    "write",
+]
 
 PACKAGES = ("jax", "flax", "optax", "keras", "torch", "numpy")
 _DEVICE = "import jax; print(jax.devices()[0].device_kind, len(jax.devices()))"
@@ -46,10 +56,22 @@ def result_of(
         env: Variables to set for the process.
         timeout: Seconds after which it is ended, and what it started with it.
     """
-    command = [sys.executable, script, "--child", *words]
     environment = environment_of(**(env or {}))
+    result, failure = outcome_of([script, "--child", *words], environment, timeout)
+    if failure:
+        print(f"{' '.join(words)}: {failure}", flush=True)
+    return result
+
+
+def outcome_of(
+    words: Iterable[str],
+    environment: dict[str, str],
+    timeout: float,
+    python: str = sys.executable,
+) -> tuple[Any, str]:
+    """What a script printed as its result, and why there is none."""
     with subprocess.Popen(
-        command,
+        [python, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,13 +83,41 @@ def result_of(
         except subprocess.TimeoutExpired:
             # With the processes that it started: they would keep the device.
             os.killpg(process.pid, signal.SIGKILL)
-            print(f"{' '.join(words)} took more than {timeout:.0f} s", flush=True)
-            return None
+            return None, f"took more than {timeout:.0f} s"
     lines = [s for s in out.splitlines() if s.startswith("RESULT ")]
-    if not lines:
-        print(f"{' '.join(words)} failed:\n{errors[-2000:]}", flush=True)
-        return None
-    return json.loads(lines[-1][7:])
+    if lines:
+        return json.loads(lines[-1][7:]), ""
+    return None, errors[-2000:] or f"exit {process.returncode}"
+
+
+def side_of(script: str, side: str, words: Iterable[str], args: Any) -> dict[str, Any]:
+    """The result of a side by ``script --child SIDE …``, or why it ``failed``.
+
+    Args:
+        script: The script.
+        side: ``exburn`` is run by this interpreter and finds this checkout. Others
+            are run by ``args.peer_python``, and must not see its folder `datasets`.
+        words: Further options.
+        args: With ``limit``, in seconds, and ``peer_python``.
+    """
+    root = str(Path(__file__).parents[1])
+    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    paths = [p for p in paths if os.path.realpath(p) != root]
+    paths = [root, *paths] if side == "exburn" else paths
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    python = sys.executable if side == "exburn" else args.peer_python
+    command = [script, "--child", side, *words]
+    result, failure = outcome_of(command, env, args.limit, python)
+    return {"failed": failure} if failure else result
+
+
+def tell(out: Path | None, line: dict[str, Any]) -> None:
+    """Prints a line of JSON, and adds it to a file."""
+    print(json.dumps(line), flush=True)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def environment_of(**more: str) -> dict[str, str]:

@@ -33,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generation import MODELS, Sizes, Work, _exburn_model, _torch_model
 from process import environment_of
 
-MODELS["tiny"] = Sizes(2000, 4, 128, 4, 2, 384)
 _NEEDED = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
 
 
@@ -58,24 +57,14 @@ def model_of(options: argparse.Namespace) -> Any:
     """A decoder with a tokenizer of as many tokens, none of which ends a text."""
     from exburn.text import Tokenizer
 
-    if options.model == "tiny":
-        import exburn
-        from exburn.applications import Llama
-
-        exburn.set_random_seed(0)
-        sizes = MODELS["tiny"]
-        model = Llama(
-            vocabulary_size=sizes.vocabulary,
-            layers=sizes.layers,
-            width=sizes.width,
-            heads=sizes.heads,
-            key_value_heads=sizes.key_heads,
-            mlp_width=sizes.mlp_width,
-        )
-    else:
-        model = _exburn_model(Work(options.model, "bfloat16"))
+    model = _exburn_model(work_of(options))
     model.tokenizer = Tokenizer(json.dumps(tokenizer_of(MODELS[options.model])))
     return model
+
+
+def work_of(options: argparse.Namespace) -> Work:
+    tiny = options.model == "tiny"
+    return Work(options.model, "float32" if tiny else "bfloat16")
 
 
 def tokenizer_of(sizes: Sizes) -> dict[str, Any]:
@@ -272,7 +261,7 @@ def by_batching(options: argparse.Namespace, peer: str, clients: int) -> Any:
     sys.path[:] = [path for path in sys.path if Path(path).resolve() not in own]
     from transformers import GenerationConfig
 
-    model, device = _torch_model(Work(options.model, "bfloat16"))
+    model, device = _torch_model(work_of(options))
     if device == "cpu":
         model = model.float()
     config = GenerationConfig(

@@ -17,8 +17,8 @@ which the lines then say. What cannot be imported is told, and left out. ``--rem
 blocks`` computes activations again on all sides (``compile(remat="blocks")``, gradient
 checkpointing); with ``--remat offload`` ours keeps what goes into blocks on the host,
 with ``--remat activations`` the results of their products on the device.
-QLoRA is NF4 or ``--scheme int4`` on ours, and bitsandbytes' NF4 with double
-quantization on theirs; embeddings and head stay in bfloat16 on both.
+QLoRA is ``--scheme nf4``, ``nf4-double`` or ``int4`` on ours, and bitsandbytes' NF4
+with double quantization on theirs; embeddings and head stay in bfloat16 on both.
 
 Peak memory of ours is the allocator's ``peak_bytes_in_use`` in the process that trains,
 which reads quantized weights from a file that another process wrote; of theirs
@@ -37,7 +37,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -45,6 +44,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from process import side_of, tell
+
+del sys.path[0]  # kernels.py beside this file is no package `kernels`
 
 SHAPES: dict[str, dict[str, Any]] = {
     "1B": dict(
@@ -103,10 +107,28 @@ def model_of(shape: str, dtype: str = "bfloat16") -> Any:
     return model
 
 
-def quantized_file(shape: str, scheme: str, folder: Path) -> None:
-    """Writes the quantized model, for a process whose peak is that of training."""
-    model = model_of(shape).quantize(scheme, filters=["block_*"])
+def quantized_file(shape: str, scheme: str, folder: Path) -> dict[str, float]:
+    """Writes the quantized model, for a process whose peak is that of training, and
+    returns the seconds of its parts."""
+    import jax
+
+    from exburn.module.traversal import iter_weights
+    from exburn.quantizers import NF4QuantizationConfig
+
+    marks = [time.perf_counter()]
+
+    def mark(model: Any) -> None:
+        jax.block_until_ready([w.get_raw_value() for _, w, _ in iter_weights(model)])
+        marks.append(time.perf_counter())
+
+    mark(model := model_of(shape))
+    double = NF4QuantizationConfig(double_quantization=True)
+    mode: Any = {"config": double} if scheme == "nf4-double" else {"mode": scheme}
+    mark(model := model.quantize(**mode, filters=["block_*"]))
     model.save(folder / f"{shape}-{scheme}.exburn")
+    mark(model)
+    seconds = np.diff(marks).tolist()
+    return dict(zip(("draw_s", "quantize_s", "save_s"), seconds, strict=True))
 
 
 def train_ours(args: argparse.Namespace) -> dict[str, Any]:
@@ -115,6 +137,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     import exburn
     from exburn.text import Document, PackedDocuments
 
+    begin = time.perf_counter()
     if args.kind == "qlora":
         path = Path(args.folder) / f"{args.shape}-{args.scheme}.exburn"
         model = exburn.saving.load_model(path)
@@ -125,6 +148,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     bits: dict[str, Any] = {"state_bits": 8} if args.state_bits == 8 else {}
     optimizer = exburn.optimizers.AdamW(RATE, weight_decay=0.0, **bits)
     model.compile(optimizer, remat=args.remat)
+    made = time.perf_counter() - begin
     vocabulary = SHAPES[args.shape]["vocabulary_size"]
     rows = tokens_of(vocabulary, args.rows * args.steps, args.length)
     size = args.length // args.documents
@@ -145,6 +169,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "tokens_per_second": rows.size / seconds,
         "peak_gb": stats.get("peak_bytes_in_use", 0) / 1e9,
+        "made_s": made,
         "first_round_s": compiling,
         "losses": losses,
         "device": jax.devices()[0].device_kind,
@@ -155,33 +180,15 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
 # ---------------------------------------------------------------------- both
 def run_side(side: str, args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """The result of one side, in a process of its own."""
-    python = sys.executable if side == "exburn" else args.peer_python
     here = Path(__file__)
     script = here if side == "exburn" else here.with_name("tuning_text_peers.py")
-    words = [python, str(script), "--child", side, *more]
+    words = list(more)
     for name in ("shape", "kind", "rows", "length", "steps", "rounds", "scheme"):
         words += [f"--{name}", str(getattr(args, name))]
     words += ["--documents", str(args.documents)]
     words += ["--folder", str(args.folder), "--state-bits", str(args.state_bits)]
     words += ["--remat", args.remat] if args.remat else []
-    # Ours is found in this checkout; theirs must not see its folder `datasets`.
-    root = str(here.parents[1])
-    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    paths = [p for p in paths if os.path.realpath(p) != root]
-    paths = [root, *paths] if side == "exburn" else paths
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, env=env, timeout=args.limit
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"took more than {args.limit:.0f} s"}
-    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-    return (
-        json.loads(lines[-1][7:])
-        if lines
-        else {"failed": done.stderr[-1500:] or f"exit {done.returncode}"}
-    )
+    return side_of(str(script), side, words, args)
 
 
 def compare(args: argparse.Namespace) -> None:
@@ -190,20 +197,11 @@ def compare(args: argparse.Namespace) -> None:
         args.kind = kind
         if kind == "qlora" and "exburn" in args.sides:
             made = run_side("exburn", args, "--quantize")
-            if "failed" in made:
-                tell(args, {"side": "exburn", "kind": kind, **made})
+            tell(args.out, {"side": "exburn", "kind": "quantize", **made})
         for side in args.sides.split(","):
             line = {"side": side, "kind": kind, "shape": args.shape, "rows": args.rows}
             line |= {"length": args.length, "remat": args.remat}
-            tell(args, line | run_side(side, args))
-
-
-def tell(args: argparse.Namespace, line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        with args.out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            tell(args.out, line | run_side(side, args))
 
 
 # ---------------------------------------------------------------------- equality
@@ -215,11 +213,11 @@ def equal(args: argparse.Namespace) -> bool:
         ours = equal_ours(args)
         theirs = run_side("trl", args, "--equal")
         if "failed" in theirs:
-            tell(args, {"equal": kind, **theirs})
+            tell(args.out, {"equal": kind, **theirs})
             return False
         difference = np.abs(np.array(ours) - np.array(theirs["losses"]))
         agree &= bool(difference.max() <= 1e-3)
-        tell(args, {
+        tell(args.out, {
             "equal": kind, "steps": len(ours), "largest_difference": difference.max(),
             "ours": [ours[0], ours[-1]],
             "theirs": [theirs["losses"][0], theirs["losses"][-1]],
@@ -266,7 +264,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--documents", type=int, default=1)
-    parser.add_argument("--scheme", default="nf4", choices=["int4", "nf4"])
+    parser.add_argument(
+        "--scheme", default="nf4", choices=["int4", "nf4", "nf4-double"]
+    )
     parser.add_argument("--state-bits", type=int, default=32)
     parser.add_argument("--remat", choices=["blocks", "activations", "offload"])
     parser.add_argument("--equal", action="store_true")
@@ -289,8 +289,8 @@ def main() -> None:
     args = parse()
     if args.child:
         if args.quantize:
-            quantized_file(args.shape, args.scheme, Path(args.folder))
-            print("RESULT {}")
+            made = quantized_file(args.shape, args.scheme, Path(args.folder))
+            print("RESULT " + json.dumps(made))
             return
         print("RESULT " + json.dumps(train_ours(args)))
         return
