@@ -1,4 +1,4 @@
-"""Experts that devices divide: each has some of them, and computes these for all tokens.
+"""Experts that devices divide: each has some, and computes these for all tokens.
 
 Devices that share a part of the batch have its tokens already, and add up what their
 experts give. Where the axis of the experts divides the batch, too, tokens are gathered

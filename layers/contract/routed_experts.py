@@ -76,8 +76,7 @@ def choose_form(
     few = rows if parts == 1 else min(rows, math.ceil(_SLACK * rows / parts))
     sizes = [1 << power for power in range(rows.bit_length() + 1)]
     costs = [
-        (block_count(few, experts, size) * (size + _COPY[kind]), size)
-        for size in sizes
+        (block_count(few, experts, size) * (size + _COPY[kind]), size) for size in sizes
     ]
     cost, size = min(costs)
     every = experts * (tokens + _READ[kind])
@@ -135,7 +134,7 @@ def route_experts(
     run: Callable = functools.partial(
         exburn_routed_experts, activation=activation, form=form, division=division
     )
-    if division is None and part is not None:  # each device routes the tokens that it has
+    if division is None and part is not None:  # each device routes its own tokens
         run = by_rows(run, (0, 0, 0, None, None, None), 0)
     return run(x, choices, shares, *weights)
 
