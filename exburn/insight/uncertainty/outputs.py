@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -176,8 +176,18 @@ class LabelledRows:
         ]
         return jax.tree.map(lambda *v: np.concatenate(v), *parts)
 
-    def targets_of(self, head: OutputHead) -> np.ndarray:
+    def call(self, function: Callable[[Any], Any]) -> np.ndarray:
+        """What a function makes of the inputs, as float64."""
+        parts = [function(part.tree[0]) for part in self._parts]
+        return np.concatenate([np.asarray(part, np.float64) for part in parts])
+
+    def targets_of(
+        self, head: OutputHead, value_shape: tuple[Any, ...] | None = None
+    ) -> np.ndarray:
         """The targets of an output: labels of classes, or values.
+
+        Args:
+            value_shape: Of the values of a row; by default that of the output.
 
         Raises:
             DataError, ShapeError: They are none of this output.
@@ -202,17 +212,19 @@ class LabelledRows:
             count = int(np.prod(places, dtype=int)) * self.rows
             labels = class_labels(leaf, count, head.classes, self._op)
             return labels.reshape(self.rows, *places)
-        return self._values(leaf.astype(np.float64), head)
+        shape = head.shape[1:] if value_shape is None else value_shape
+        return self._values(leaf.astype(np.float64), head, (self.rows, *shape))
 
-    def _values(self, y: np.ndarray, head: OutputHead) -> np.ndarray:
-        shape = (self.rows, *head.shape[1:])
+    def _values(self, y: np.ndarray, head: OutputHead, shape: tuple) -> np.ndarray:
+        if y.shape == (*shape, 1):
+            y = y[..., 0]
         if y.shape != shape and y.ndim + 1 == len(shape) and shape[-1] == 1:
             y = y[..., None]
         if y.shape != shape:
             raise ShapeError(
                 self._op,
                 f"targets must be like the output {head.name!r}, of values",
-                {"targets": describe(y), "output": shape},
+                {"targets": describe(y), "values": shape},
                 hint="Logits are told by the loss: compile with from_logits=True.",
             )
         check_finite_rows(y, "the target", self._op)

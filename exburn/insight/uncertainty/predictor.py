@@ -49,6 +49,11 @@ class Predictor(Insight):
         """Sets of classes ``[rows, classes]``, or intervals ``[rows, …, 2]``."""
         raise NotImplementedError
 
+    @property
+    def value_shape(self) -> tuple[Any, ...]:
+        """The shape of the values of a row."""
+        return self.head.shape[1:]
+
     def check_reach(self, level: float, op: str) -> None:
         """Raises ``ArgumentError`` if there are no sets at a level."""
 
@@ -112,7 +117,7 @@ class Predictor(Insight):
         rows, forecast = self._look(x, y, level, batch_size, op)
         levels = sorted({level, *(one for one in LEVELS if self._reaches(one, op))})
         sets = {one: self._sets(forecast, one) for one in levels}
-        targets = rows.targets_of(self.head)
+        targets = rows.targets_of(self.head, self.value_shape)
         normal = self.is_normal and forecast.spread is not None
         deviation = forecast.spread if normal else None
         return make_report(self.method, targets, forecast.mean, deviation, level, sets)
@@ -164,7 +169,7 @@ class Predictor(Insight):
         model = self.model_of(op)
         rows = LabelledRows(model, x, y, op)
         if op.endswith(".report"):
-            rows.targets_of(self.head)
+            rows.targets_of(self.head, self.value_shape)
         return rows, self._forecast(rows, size, op)
 
     def model_of(self, op: str) -> Network:

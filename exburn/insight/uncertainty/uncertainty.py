@@ -8,6 +8,7 @@ from typing import Any
 
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError
+from exburn.insight.uncertainty.conformal import conformal
 from exburn.insight.uncertainty.predictor import Predictor
 from exburn.insight.uncertainty.scaling import temperature, vector
 from exburn.models.network import Network
@@ -16,6 +17,7 @@ _OP = "uncertainty"
 
 #: A function of a model, x, y and its own options for each method.
 METHODS: Mapping[str, Callable[..., Predictor]] = {
+    "conformal": conformal,
     "temperature": temperature,
     "vector": vector,
 }
@@ -26,15 +28,16 @@ def uncertainty(
     x: Any = None,
     y: Any = None,
     *,
-    method: str = "temperature",
+    method: str = "conformal",
     **options: Any,
 ) -> Predictor:
     """Learns from rows how far the model's predictions can be believed.
 
     Args:
         x, y: Rows that the model was not trained on, as ``evaluate`` takes them.
-        method: ``"temperature"``, one factor for all logits; ``"vector"``, a factor and
-            an offset for each class.
+        method: ``"conformal"``, sets and intervals that hold the target as often as
+            asked, whatever the model; ``"temperature"``, one factor for all logits;
+            ``"vector"``, a factor and an offset for each class.
         **options: Of the method; ``docs/uncertainty.md`` lists them. All take
             ``batch_size``, and ``output``, the name or number of one of several.
 
@@ -50,6 +53,12 @@ def uncertainty(
     Example:
         >>> import numpy as np
         >>> import exburn
+        >>> y, x = np.arange(20.0)[:, None], np.zeros((20, 1))
+        >>> dense = exburn.layers.Dense(1, kernel_initializer="ones")
+        >>> model = exburn.Sequential([exburn.Input((1,)), dense])
+        >>> sure = model.uncertainty(x, y, score="absolute")
+        >>> sure.predict(x[:1], level=0.9).sets.tolist()
+        [[[-18.0, 18.0]]]
         >>> softmax = exburn.layers.Dense(2, "softmax", kernel_initializer="identity")
         >>> model = exburn.Sequential([exburn.Input((2,)), softmax])
         >>> x, y = 4 * np.eye(2)[[0, 0, 0, 0]], [0, 0, 0, 1]
