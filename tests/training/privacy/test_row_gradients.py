@@ -9,7 +9,7 @@ from jax import lax
 import exburn
 from exburn import layers, losses, optimizers
 from exburn.training.privacy import clipping
-from exburn.training.privacy.row_losses import RowLosses
+from exburn.training.privacy.row_gradients import RowLosses
 
 RNG = np.random.default_rng(0)
 ROWS = 7
