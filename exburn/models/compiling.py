@@ -114,8 +114,9 @@ def compile(
         accuracy: Whether accuracy is among the metrics.
         device: ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a JAX device; JAX's default.
         mesh: What several devices divide: ``"data"`` the batch, ``"fsdp"`` weights and
-            optimizer, too; or sizes by axis names, ``{"data": 2, "model": 4}``, a
-            ``DeviceMesh``, or a ``Distribution``. By default that of
+            optimizer, too; or sizes by axis names, ``{"data": 2, "model": 4}``
+            (``"context"`` divides the positions of sequences), a ``DeviceMesh``, or a
+            ``Distribution``. By default that of
             ``distribution.set_distribution``, if there is one.
         layout: Rules for weights along the other axes: a ``LayoutMap``, or a dict;
             ``distribution.tensor_parallel(model)`` has some ready.

@@ -10,6 +10,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.contract import op
 from exburn.runtime.kernels.flash_attention import flash_attention as run_cudnn
 from exburn.runtime.kernels.flash_attention import takes_cudnn
+from exburn.runtime.kernels.ring_attention import ring_attention, ring_fits
 from exburn.runtime.kernels.softmax import shares
 
 __all__ = ["dot_product_attention"]
@@ -71,6 +72,11 @@ def dot_product_attention(
     bias, mask = _four(bias), _four(mask)
     if mask is not None:
         mask = mask.astype(bool)
+    if _goes_round(query, key, value, (bias, mask, attn_logits_soft_cap), is_causal):
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        arrays = query, key, value
+        cudnn = takes_cudnn(name, flash_attention, *arrays, None, in_ring=True)
+        return ring_attention(*arrays, causal=is_causal, scale=scale, cudnn=cudnn)
     if attn_logits_soft_cap is not None:
         if flash_attention:
             raise ArgumentError(name, "flash attention does not bound its logits")
@@ -92,6 +98,13 @@ def dot_product_attention(
         scale=scale,
         is_causal=is_causal,
         implementation="xla",
+    )
+
+
+def _goes_round(query, key, value, others, causal) -> bool:
+    """Whether devices divide the positions, and keys go round among them."""
+    return all(x is None for x in others) and ring_fits(
+        query, key, value, causal=causal, window=None
     )
 
 

@@ -19,6 +19,7 @@ from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current, processes
 from exburn.runtime.sharding.arrays import put, to_host
 from exburn.runtime.sharding.strategies import Distribution
+from exburn.training.divided_positions import check_divided_positions
 from exburn.training.state import TrainState
 
 Bound = tuple[tuple, tuple[str, str]]
@@ -173,6 +174,8 @@ class OnMesh(OneDevice):
         shapes = [(path, tuple(v.shape)) for path, v in weights.items()]
         results = [f"{path}/output" for path, _ in iter_modules(module)]
         self.distribution.check(shapes, results)
+        if self.distribution.sequence_parts > 1:
+            check_divided_positions(module)
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
@@ -258,7 +261,7 @@ class OnMesh(OneDevice):
 
     # ------------------------------------------------------------------ in a trace
     def batch(self, batch: Any) -> Any:
-        return jax.tree.map(lambda v: self._constrain(v, self._of_rows(v, 0)), batch)
+        return jax.tree.map(lambda v: self._constrain(v, self._of_positions(v)), batch)
 
     def gradients(self, grads: Any) -> Any:
         spec, sharding = self.distribution.gradient_spec, self.distribution.sharding
@@ -324,6 +327,12 @@ class OnMesh(OneDevice):
         return self.distribution.sharding(
             self.distribution.batch_spec(shape[axis], axis)
         )
+
+    def _of_positions(self, value: Any) -> Any:
+        if self.distribution.sequence_parts == 1 or not np.ndim(value):
+            return self._of_rows(value, 0)
+        spec = self.distribution.position_spec(np.shape(value))
+        return self.distribution.sharding(spec)
 
     def _comes_in_rows(self, data: Any) -> bool:
         """Whether data are batches of NumPy's that nobody has sent yet."""

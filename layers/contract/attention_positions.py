@@ -71,6 +71,20 @@ class Fold:
         shape = (*self.lead, weights.shape[1], *self.targets, *self.sources)
         return weights.reshape(shape)
 
+    def whole_mask(self, mask: Any, query: Any, value: Any, key: Any):
+        """All masks as one, ``[batch, heads, targets, sources]``; None without any.
+
+        Args:
+            mask: As of ``attention_mask``.
+            query, value, key: Masks of the inputs' positions.
+        """
+        mask = self.attention_mask(mask)
+        for positions, axis in ((query, 3), (value, 2), (key, 2)):
+            seen = self.position_mask(positions, axis)
+            if seen is not None:
+                mask = seen if mask is None else mask & seen
+        return mask
+
     def position_mask(self, mask: Any, axis: int):
         """The mask of an input's positions as ``[batch, 1, …, …]``."""
         if mask is None:

@@ -30,6 +30,8 @@ from exburn.module.layer_options import UnregularizedOptions
 from exburn.module.seed_generator import SeedOfLayer
 from exburn.runtime.kernels.flash_attention import takes_cudnn
 from exburn.runtime.kernels.position_mask import position_mask
+from exburn.runtime.kernels.ring_attention import ring_attention, ring_fits
+from exburn.runtime.sharding.current import sequence_division
 
 
 def other_name(attribute: str, doc: str | None = None) -> property:
@@ -224,11 +226,8 @@ class ProjectedAttention(Layer):
         if key is not value and key_mask is None:
             key_mask = _mask_of(key)
         fold = Fold(query.shape, value.shape, self._attention_axes)
-        mask = fold.attention_mask(attention_mask)
-        for positions, axis in ((query_mask, 3), (value_mask, 2), (key_mask, 2)):
-            seen = fold.position_mask(positions, axis)
-            if seen is not None:
-                mask = seen if mask is None else mask & seen
+        positions = query_mask, value_mask, key_mask
+        mask = fold.whole_mask(attention_mask, *positions)
         x = fold.query(query)
         same = query is value and value is key
         cache = current_cache()
@@ -244,7 +243,7 @@ class ProjectedAttention(Layer):
         if segments is not None:
             segments.check(self, query, key, value)
         reads_all = mask is None and not (use_causal_mask or return_attention_scores)
-        reads_all = reads_all and segments is None
+        reads_all = reads_all and segments is None and sequence_division() is None
         if reads_all and cache is None and same and attends_short(self, x, training):
             out, weights = attend_short(self, x), None
         else:
@@ -257,6 +256,14 @@ class ProjectedAttention(Layer):
                 q, k = self.rotary(q), self.rotary(k)
             if cache is not None:
                 out, weights = self._attend_cached(cache, q, k, v), None
+            elif (
+                attention_mask is None
+                and fold.trivial
+                and not return_attention_scores
+                and self._goes_round(q, k, v, use_causal_mask, training)
+            ):
+                out = self._attend_round(q, k, v, positions, use_causal_mask)
+                weights = None
             else:
                 attend = self._attend if self._is_own else self._attend_as_overridden
                 out, weights = attend(
@@ -373,6 +380,32 @@ class ProjectedAttention(Layer):
                 out = attend_by_blocks(query, key, value, segments.numbers, **options)
                 return out, None
         return attend(query, key, value, cudnn=cudnn, **options), None
+
+    def _goes_round(self, query, key, value, causal, training) -> bool:
+        """Whether devices divide the positions, and keys go round among them."""
+        if not self._is_own or (training and self.dropout > 0):
+            return False
+        return ring_fits(query, key, value, causal=causal, window=self.sliding_window)
+
+    def _attend_round(self, query, key, value, masks, causal):
+        query_mask, value_mask, key_mask = masks
+        if value_mask is not None and key_mask is not None:
+            key_mask = key_mask & value_mask
+        segments = current_segments()
+        cudnn = self.logit_soft_cap is None and takes_cudnn(
+            self.name, self.flash_attention, query, key, value, None, in_ring=True
+        )
+        return ring_attention(
+            query,
+            key,
+            value,
+            owners=None if segments is None else segments.numbers,
+            query_mask=query_mask,
+            key_mask=value_mask if key_mask is None else key_mask,
+            causal=causal,
+            cudnn=cudnn,
+            **self._score_options,
+        )
 
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)

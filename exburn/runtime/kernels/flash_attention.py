@@ -9,14 +9,21 @@ from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
 from exburn.runtime import portable
 from exburn.runtime.kernels.position_mask import position_mask
+from exburn.runtime.sharding.current import sequence_division
 
 
-def why_not_cudnn(query, key, value, mask) -> str | None:
-    """Why cuDNN's flash attention cannot run, or None if it can."""
+def why_not_cudnn(query, key, value, mask, in_ring: bool = False) -> str | None:
+    """Why cuDNN's flash attention cannot run, or None if it can.
+
+    Args:
+        in_ring: Whether each device runs it for its positions, in `ring_attention`.
+    """
     if portable.current() is not None:
         return "the program is traced to run elsewhere"
     if jax.default_backend() != "gpu":
         return f"JAX runs on {jax.default_backend()}"
+    if sequence_division() is not None and not in_ring:
+        return "devices divide the positions"
     kinds = {jnp.dtype(v.dtype).name for v in (query, key, value)}
     if len(kinds) > 1 or not kinds <= {"bfloat16", "float16"}:
         return f"it computes in bfloat16 or float16, not {', '.join(sorted(kinds))}"
@@ -38,7 +45,9 @@ def why_not_cudnn(query, key, value, mask) -> str | None:
     return None
 
 
-def takes_cudnn(op: str, asked: bool | None, query, key, value, mask) -> bool:
+def takes_cudnn(
+    op: str, asked: bool | None, query, key, value, mask, in_ring: bool = False
+) -> bool:
     """Whether cuDNN's kernel is to run.
 
     Args:
@@ -49,13 +58,14 @@ def takes_cudnn(op: str, asked: bool | None, query, key, value, mask) -> bool:
         key: ``[batch, sources, key heads, size]``.
         value: ``[batch, sources, key heads, size]``.
         mask: A mask or bias of the scores, or None.
+        in_ring: As of `why_not_cudnn`.
 
     Raises:
         ArgumentError: It is asked for and cannot run.
     """
     if (is_flash_attention_enabled() if asked is None else asked) is False:
         return False
-    reason = why_not_cudnn(query, key, value, mask)
+    reason = why_not_cudnn(query, key, value, mask, in_ring)
     if reason and asked:
         raise ArgumentError(op, f"flash attention cannot run: {reason}")
     return reason is None

@@ -156,7 +156,8 @@ def fits(head: Head) -> bool:
         if (parts := class_parts(head)) == 1:
             return False
         classes //= parts
-    part = device_part(x)
+    rows = math.prod(x.shape[:-1])
+    part = device_part(jax.ShapeDtypeStruct((rows, x.shape[-1]), x.dtype))
     if part is None or x.ndim < 2 or x.dtype != head.kernel.dtype:
         return False
     rows, platform = part.size // part.shape[-1], _platform()

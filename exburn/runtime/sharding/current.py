@@ -91,7 +91,7 @@ def divides_features() -> bool:
     distribution = active()
     if distribution is None:
         return False
-    return distribution.num_model_replicas < distribution.mesh.size
+    return row_parts() < distribution.mesh.size
 
 
 def is_spread() -> bool:
@@ -101,35 +101,61 @@ def is_spread() -> bool:
 
 
 def row_parts() -> int:
-    """Parts that the batch of what is traced now is divided into."""
+    """Parts that the batch of what is traced now, and its positions, make."""
     distribution = active()
-    return 1 if distribution is None else distribution.num_model_replicas
+    if distribution is None:
+        return 1
+    return distribution.num_model_replicas * distribution.sequence_parts
 
 
 def row_division() -> tuple[Mesh, tuple[str, ...]] | None:
     """The mesh that what is traced now runs on, if all of it divides the batch.
 
     Returns:
-        The mesh, and the axes that divide the batch; ``None`` on one device, where
-        axes divide something else, and where a user has put arrays on devices.
+        The mesh, and the axes that divide the batch and its positions; ``None`` on one
+        device, where axes divide something else, and where a user has put arrays on
+        devices.
     """
     distribution = active()
     if _by_hand.get() or divides_features() or row_parts() == 1:
         return None
-    return distribution.mesh, distribution.batch_axes
+    return distribution.mesh, _row_axes(distribution)
+
+
+def sequence_division() -> tuple[Mesh, tuple[str, ...], str, tuple[str, ...]] | None:
+    """The mesh that what is traced now runs on, if it divides positions.
+
+    Returns:
+        The mesh, the axes that divide the batch, the one that divides positions, and
+        all others; ``None`` where none does, and where a user has put arrays on
+        devices.
+    """
+    distribution = active()
+    if _by_hand.get() or distribution is None or distribution.sequence_parts == 1:
+        return None
+    mesh, rows = distribution.mesh, _row_axes(distribution)
+    others = tuple(name for name in mesh.axis_names if name not in rows)
+    return mesh, distribution.batch_axes, distribution.sequence_axis, others
+
+
+def _row_axes(distribution: Distribution) -> tuple[str, ...]:
+    if distribution.sequence_parts == 1:
+        return distribution.batch_axes
+    return (*distribution.batch_axes, distribution.sequence_axis)
 
 
 def feature_division() -> tuple[Mesh, tuple[str, ...], tuple[str, ...]] | None:
     """The mesh that what is traced now runs on, if a part of it divides features.
 
     Returns:
-        The mesh, the axes that divide the batch, perhaps none, and all others;
-        ``None`` where there are no others, and where a user has put arrays on devices.
+        The mesh, the axes that divide the batch and its positions, perhaps none, and
+        all others; ``None`` where there are no others, and where a user has put
+        arrays on devices.
     """
     distribution = active()
     if _by_hand.get() or distribution is None or not divides_features():
         return None
-    mesh, batch = distribution.mesh, distribution.batch_axes
+    mesh, batch = distribution.mesh, _row_axes(distribution)
     return mesh, batch, tuple(name for name in mesh.axis_names if name not in batch)
 
 
@@ -143,4 +169,5 @@ def to_all(value: Any) -> Any:
 
 def trace_key() -> tuple:
     """A key of what a trace depends on here: equal where the trace is the same."""
-    return is_spread(), row_parts(), row_division(), feature_division()
+    spread = is_spread(), row_parts(), row_division(), feature_division()
+    return *spread, sequence_division()

@@ -19,6 +19,7 @@ from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout, axis_names
 from exburn.runtime.sharding.mesh import DeviceMesh, list_devices
 
 BATCH = "batch"  # Keras' name of the axis that divides the batch
+CONTEXT = "context"  # the axis that divides the positions of sequences
 _SHORT = ("data", "fsdp")  # meshes of one axis that have a name
 
 
@@ -86,6 +87,19 @@ class Distribution:
     def num_model_replicas(self) -> int:
         """Parts that the batch is divided into."""
         return self.device_mesh.size(self.batch_axes)
+
+    @property
+    def sequence_axis(self) -> str:
+        """The axis that divides the positions of sequences, where a mesh has it."""
+        return CONTEXT
+
+    @property
+    def sequence_parts(self) -> int:
+        """Parts that the positions of sequences are divided into."""
+        has_axis = CONTEXT in self.device_mesh.axis_names
+        if not has_axis or CONTEXT in self.batch_axes:
+            return 1
+        return self.device_mesh.size(CONTEXT)
 
     @property
     def data_shard_id(self) -> int:
@@ -210,6 +224,17 @@ class Distribution:
         if not self.batch_axes or rows % self.num_model_replicas:
             return PartitionSpec()
         return PartitionSpec(*[None] * before, _axis(self.batch_axes))
+
+    def position_spec(self, shape: Sequence[int]) -> PartitionSpec:
+        """The layout of ``[rows, positions, …]``, the second axis along ``context``.
+
+        Positions that do not divide evenly are, too: the last device has fewer. An axis
+        of less than two for each device stays whole, it is one of features.
+        """
+        rows = self.batch_spec(shape[0])
+        if len(shape) < 2 or shape[1] < 2 * self.sequence_parts:
+            return rows
+        return PartitionSpec(rows[0] if len(rows) else None, CONTEXT)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.device_mesh})"
@@ -465,7 +490,9 @@ class FSDP(Distribution):
     ):
         mesh = _row_of_devices(device_mesh, devices, "fsdp")
         names = getattr(mesh, "axis_names", ["fsdp"])
-        super().__init__(mesh, tuple(names), auto_shard_dataset)
+        # Positions are divided along an axis of their own, if there is one beside it.
+        rows = tuple(n for n in names if n != CONTEXT) or tuple(names)
+        super().__init__(mesh, rows, auto_shard_dataset)
         self.axes: tuple[str, ...] = tuple(n for n in names if n != "data") or ("data",)
         self.min_size = _check_size(min_size)
 
@@ -642,8 +669,8 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
         layout = layout if layout.device_mesh is not None else layout.with_mesh(mesh)
         kind = ShardedModelParallel if "fsdp" in names else ModelParallel
         return kind(layout_map=layout, batch_dim_name=batch)
-    batch = batch or (names[0],)
-    if rest := [n for n in names if n not in batch and mesh.size(n) > 1]:
+    divided = (*(batch or names[:1]), CONTEXT)
+    if rest := [n for n in names if n not in divided and mesh.size(n) > 1]:
         raise LayoutError(
             op,
             f"nothing is divided along the axis {rest[0]!r} of the mesh",
@@ -652,7 +679,9 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
         )
     if "fsdp" in names:
         return FSDP(mesh)
-    return Distribution(mesh, batch) if len(batch) > 1 else DataParallel(mesh)
+    if CONTEXT in names or len(batch) > 1:
+        return Distribution(mesh, batch)
+    return DataParallel(mesh)
 
 
 def _row_of_devices(mesh: Any, devices: Any, name: str) -> Any:

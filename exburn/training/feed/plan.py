@@ -162,7 +162,9 @@ def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision
         why = f"each batch of the loader is filled up to a multiple of {parts} rows"
         return [Decision("devices", taken, why, "compile(mesh=…)")]
     width = placement.width(rows)
-    if parts == 1:
+    if parts == 1 < (pieces := distribution.sequence_parts):
+        why = f"positions of sequences are divided into {pieces} parts"
+    elif parts == 1:
         why = "every device computes all rows of a batch"
     elif width == rows:
         why = f"a batch of {rows:,} rows is {parts} parts of {rows // parts:,}"

@@ -1,0 +1,436 @@
+"""Attention of sequences that devices divide: keys and values go round in a ring.
+
+Each device has a part of the queries, and meets the keys and values of all others in
+turn. What it has read so far is merged with a block by the logs of their sums of
+exponentials, so no device ever has all keys; the gradient goes round the same way.
+
+Causal attention leaves devices with late positions twice the work of the mean. There a
+device takes a piece of the front and one of the back ("zigzag"), which all have the
+same number of blocks to read. Parts change places at the entrance and at the exit only:
+everything else sees positions in their order.
+
+Replaces: attention over whole rows, where a mesh divides them.
+
+Runs: where `ring_fits` says so. Blocks that no query sees are skipped, and behind a
+causal window they are not even sent. Blocks that need no mask go by cuDNN's kernel.
+
+Sources: Liu et al., *Ring Attention with Blockwise Transformers for Near-Infinite
+Context*, 2023; Brandon et al., *Striped Attention*, 2023.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import Mesh, PartitionSpec
+
+from exburn.runtime.kernels.ring_blocks import (
+    LOWEST,
+    QUERIES,
+    Seen,
+    Side,
+    attend_block,
+    attend_block_by_cudnn,
+    differentiate_block,
+    differentiate_block_by_cudnn,
+)
+from exburn.runtime.sharding.current import sequence_division
+
+RING = "exburn_ring_attention"
+"""The name by which ``jax.checkpoint`` keeps its results."""
+_BLIND, _UNREAD = -(2**30), 1 - 2**30  # owners: of queries and of keys without any
+
+
+class Ring(NamedTuple):
+    """What the ring is; hashable.
+
+    Attributes:
+        mesh: The mesh.
+        rows, heads: Axes of the mesh that divide the batch and the heads.
+        axis: The axis that divides positions.
+        zigzag: Whether a device has a piece of the front and one of the back.
+        cudnn: Whether blocks without a mask go by cuDNN's kernel.
+        seen: Which keys queries see.
+    """
+
+    mesh: Mesh
+    rows: Any
+    heads: Any
+    axis: str
+    zigzag: bool
+    cudnn: bool
+    seen: Seen
+
+    @property
+    def size(self) -> int:
+        """Devices of the ring."""
+        return self.mesh.shape[self.axis]
+
+    def steps(self, part: int) -> int:
+        """Blocks of so many keys that a device meets: those before it in a window."""
+        if self.seen.window is None or not self.seen.causal:
+            return self.size
+        return min(self.size, 1 + -(-(self.seen.window - 1) // part))
+
+    def spec(self, *axes: Any) -> PartitionSpec:
+        return PartitionSpec(self.rows, *axes)
+
+    def spread(self, function: Any, inputs: str, outputs: str) -> Any:
+        """A function of each device's parts: x has heads, l is a log, o owners."""
+        specs = {
+            "x": self.spec(self.axis, self.heads),
+            "l": self.spec(self.heads, self.axis),
+            "o": self.spec(self.axis),
+        }
+        return jax.shard_map(
+            functools.partial(function, self),
+            mesh=self.mesh,
+            in_specs=tuple(specs[kind] for kind in inputs),
+            out_specs=tuple(specs[kind] for kind in outputs),
+            check_vma=False,
+        )
+
+
+def ring_fits(query: Any, key: Any, value: Any, *, causal: bool, window: Any) -> bool:
+    """Whether attention goes round, in what is traced now.
+
+    Where the mesh divides positions, and queries and keys are as many if their distance
+    counts. All else is computed as XLA divides it, which gathers the keys.
+    """
+    if sequence_division() is None or query.shape[-1] != value.shape[-1]:
+        return False
+    sizes = (*query.shape, *key.shape)
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    if causal or window is not None:
+        return query.shape[1] == key.shape[1] > 1
+    return min(query.shape[1], key.shape[1]) > 1
+
+
+def ring_attention(
+    query,
+    key,
+    value,
+    *,
+    owners=None,
+    query_mask=None,
+    key_mask=None,
+    causal=False,
+    window=None,
+    scale,
+    soft_cap=None,
+    cudnn=False,
+):
+    """Attention of heads over positions that the mesh in force divides.
+
+    Args:
+        query: ``[batch, targets, heads, size]``.
+        key, value: ``[batch, sources, key heads, size]``.
+        owners: ``[batch, positions]``: which document a position is of; or None.
+        query_mask: ``[batch, targets]``, false for queries that see nothing.
+        key_mask: ``[batch, sources]``, false for keys that are not seen.
+        causal, window, scale, soft_cap: As of ``attend``.
+        cudnn: Whether cuDNN's kernel can run for what each device has.
+
+    Returns:
+        ``[batch, targets, heads, size]``; queries that see nothing give the mean value,
+        as on one device.
+    """
+    ring = _make_ring(query, key, Seen(causal, window, float(scale), soft_cap), cudnn)
+    targets, sources = query.shape[1], key.shape[1]
+    unit = ring.size * (2 if ring.zigzag else 1)
+    query, key, value = (_fill(x, unit) for x in (query, key, value))
+    owns = _owners(owners, query_mask, targets, query, _BLIND)
+    read = _owners(owners, key_mask, sources, key, _UNREAD)
+    # What fills up the end is seen by nobody if nobody sees later positions.
+    if owns is None and key.shape[1] > sources and not causal:
+        owns = jnp.zeros(query.shape[:2], jnp.int32)
+    if owns is not None or read is not None:
+        zeros = [jnp.zeros(x.shape[:2], jnp.int32) for x in (query, key)]
+        owns = zeros[0] if owns is None else owns
+        read = zeros[1] if read is None else read
+        read = jnp.where(jnp.arange(key.shape[1]) < sources, read, _UNREAD)
+    results: Any = _attend(ring, query, key, value, owns, read)
+    out, log = results[0][:, :targets], results[1]
+    if owns is None:
+        return out
+    mean = value[:, :sources].mean(axis=1, keepdims=True)
+    mean = jnp.repeat(mean, query.shape[2] // key.shape[2], 2)
+    found = log[:, :, :targets].swapaxes(1, 2)[..., None] > LOWEST / 2
+    return jnp.where(found, out, mean)
+
+
+def _make_ring(query, key, seen: Seen, cudnn: bool) -> Ring:
+    division = sequence_division()
+    assert division is not None  # `ring_fits`
+    mesh, rows, axis, others = division
+    parts = math.prod(mesh.shape[name] for name in rows)
+    rows = rows if rows and query.shape[0] % parts == 0 else None
+    heads = math.prod(mesh.shape[name] for name in others)
+    heads = others if heads > 1 and key.shape[2] % heads == 0 else None
+    zigzag = seen.causal and seen.window is None
+    return Ring(mesh, rows, heads, axis, zigzag, cudnn, seen)
+
+
+def _fill(x, unit: int):
+    """Positions filled up to a multiple, which long rows have for pieces of blocks."""
+    unit *= 128 if x.shape[1] >= QUERIES * unit else 1
+    missing = -x.shape[1] % unit
+    return jnp.pad(x, ((0, 0), (0, missing), (0, 0), (0, 0))) if missing else x
+
+
+def _owners(owners, mask, count: int, like, other: int):
+    """``[batch, positions]``, or ``None`` if all see each other."""
+    if owners is None and mask is None:
+        return None
+    numbers = jnp.zeros(mask.shape, jnp.int32) if owners is None else owners
+    if mask is not None:
+        numbers = jnp.where(mask, numbers, other)
+    numbers = jnp.broadcast_to(numbers, (like.shape[0], count))
+    filling = ((0, 0), (0, like.shape[1] - count))
+    return jnp.pad(numbers, filling, constant_values=other)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(ring: Ring, query, key, value, owns, read) -> Any:
+    """What queries read, and the logs ``[batch, heads, targets]``."""
+    arrays, kinds = _given(query, key, value, owns, read)
+    out, log = ring.spread(_attend_part, kinds, "xl")(*arrays)
+    return checkpoint_name(out, RING), checkpoint_name(log, RING)
+
+
+def _forward(ring, query, key, value, owns, read):
+    results: Any = _attend(ring, query, key, value, owns, read)
+    out, log = results
+    return (out, log), (query, key, value, owns, read, out, log)
+
+
+def _backward(ring, residuals, slopes):
+    *arrays, out, log = residuals
+    arrays, kinds = _given(*arrays)
+    arrays = (out, log, slopes[0], *arrays)
+    back = ring.spread(_differentiate_part, f"xlx{kinds}", "xxx")
+    return *back(*arrays), None, None
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _given(query, key, value, owns, read):
+    arrays, kinds = (query, key, value), "xxx"
+    return (arrays, kinds) if owns is None else ((*arrays, owns, read), f"{kinds}oo")
+
+
+# ---------------------------------------------------------------------- of one device
+def _attend_part(ring: Ring, query, key, value, owns=None, read=None):
+    own = _Turn(ring, query, key)
+    query, key, value, owns, read = map(own.enter, (query, key, value, owns, read))
+    wide = jnp.promote_types(query.dtype, jnp.float32)
+    out = jnp.zeros(query.shape, wide)
+    log = jnp.full((query.shape[0], query.shape[2], query.shape[1]), LOWEST, wide)
+
+    def meet(step, read_so_far, other):
+        def block(kind, q, k, read_so_far):
+            out, log = read_so_far
+            parts = own.block(step, q, k, (query, owns), other)
+            if kind == "masked":
+                new, sums = attend_block(ring.seen, *parts)
+            else:
+                new, sums = attend_block_by_cudnn(own.kind_seen(kind), *parts[:3])
+            before = own.piece(log, q, 2)
+            total = jnp.logaddexp(before, sums)
+            old = own.piece(out, q, 1) * _weight(before, total)
+            out = own.put(out, old + new * _weight(sums, total), q, 1)
+            return out, own.put(log, total, q, 2)
+
+        return own.each_block(step, block, read_so_far, owns, other[2])
+
+    def turn(carry, step):
+        read_so_far, other = carry
+        after = own.send(other)
+        return (meet(step, read_so_far, other), after), None
+
+    other, steps = (key, value, read), ring.steps(key.shape[1])
+    carry, _ = lax.scan(turn, ((out, log), other), jnp.arange(steps - 1))
+    out, log = meet(steps - 1, *carry)
+    return own.leave(out.astype(query.dtype), 1), own.leave(log, 2)
+
+
+def _differentiate_part(ring: Ring, out, log, slope, query, key, value, *owners):
+    own = _Turn(ring, query, key)
+    owns, read = owners or (None, None)
+    out, slope, query, key, value, owns, read = map(
+        own.enter, (out, slope, query, key, value, owns, read)
+    )
+    log = own.enter(log, 2)
+    mean = (out.astype(log.dtype) * slope.astype(log.dtype)).sum(-1).swapaxes(1, 2)
+    zeros = tuple(jnp.zeros(x.shape, log.dtype) for x in (query, key, value))
+
+    def turn(carry, step):
+        query_slope, other, slopes = carry
+
+        def block(kind, q, k, gradients):
+            parts = own.block(step, q, k, (query, owns), other)
+            sums, at = own.piece(log, q, 2), own.piece(slope, q, 1)
+            if kind == "masked":
+                means = own.piece(mean, q, 2)
+                new = differentiate_block(ring.seen, *parts, sums, means, at)
+            else:
+                seen, outs = own.kind_seen(kind), own.piece(out, q, 1)
+                new = differentiate_block_by_cudnn(seen, *parts[:3], sums, outs, at)
+            pairs = zip(gradients, new, (q, k, k), strict=True)
+            return tuple(own.add(old, x, at, 1) for old, x, at in pairs)
+
+        gradients = query_slope, *slopes
+        gradients = own.each_block(step, block, gradients, owns, other[2])
+        return (gradients[0], own.send(other), own.send(gradients[1:])), None
+
+    carry, steps = (zeros[0], (key, value, read), zeros[1:]), ring.steps(key.shape[1])
+    (query_slope, _, slopes), _ = lax.scan(turn, carry, jnp.arange(steps))
+    slopes = own.send(slopes, ring.size - steps)  # home
+    both = zip((query_slope, *slopes), (query, key, value), strict=True)
+    return tuple(own.leave(x.astype(like.dtype), 1) for x, like in both)
+
+
+def _weight(part, total):
+    """``[batch, targets, heads, 1]``: the share of a part in all that was read."""
+    return jnp.exp(part - total).swapaxes(1, 2)[..., None]
+
+
+class _Turn:
+    """One device of the ring: its pieces, and what it meets."""
+
+    def __init__(self, ring: Ring, query, key):
+        self.ring, self.place = ring, lax.axis_index(ring.axis)
+        self.count = 2 if ring.zigzag else 1
+        self.targets = query.shape[1] // self.count
+        self.sources = key.shape[1] // self.count
+
+    # ------------------------------------------------------------------ parts
+    def enter(self, x: Any, axis: int = 1) -> Any:
+        """A part of positions in order, as the pieces of this device."""
+        if x is None or not self.ring.zigzag:
+            return x
+        even, odd = jnp.split(x, 2, axis)
+        even = lax.ppermute(even, self.ring.axis, self._places(0))
+        odd = lax.ppermute(odd, self.ring.axis, self._places(1))
+        return self._ordered(even, odd, axis)
+
+    def leave(self, x, axis: int):
+        """Pieces of this device, as its part of positions in order."""
+        if not self.ring.zigzag:
+            return x
+        even, odd = self._order(*jnp.split(x, 2, axis))
+        back = [[(b, a) for a, b in self._places(parity)] for parity in (0, 1)]
+        even = lax.ppermute(even, self.ring.axis, back[0])
+        odd = lax.ppermute(odd, self.ring.axis, back[1])
+        return jnp.concatenate([even, odd], axis)
+
+    def _places(self, parity: int) -> list[tuple[int, int]]:
+        """Which device each one's first or second piece of positions goes to."""
+        size = self.ring.size
+        pieces = ((at, 2 * at + parity) for at in range(size))
+        return [(at, min(piece, 2 * size - 1 - piece)) for at, piece in pieces]
+
+    def _order(self, even, odd):
+        """Swapped on odd devices, whose first piece is an odd one."""
+        is_even = self.place % 2 == 0
+        return jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)
+
+    def _ordered(self, even, odd, axis: int):
+        return jnp.concatenate(self._order(even, odd), axis)
+
+    def send(self, tree, times: int = 1):
+        """To the device that comes so many places later."""
+        size = self.ring.size
+        places = [(at, (at + times) % size) for at in range(size)]
+        return jax.tree.map(lambda x: lax.ppermute(x, self.ring.axis, places), tree)
+
+    def piece(self, x, at: int, axis: int):
+        """One of the pieces of an array of this device."""
+        size = x.shape[axis] // self.count
+        return lax.slice_in_dim(x, at * size, (at + 1) * size, axis=axis)
+
+    def put(self, x, new, at: int, axis: int):
+        """An array of this device with a new piece."""
+        return lax.dynamic_update_slice_in_dim(x, new, at * new.shape[axis], axis)
+
+    def add(self, x, new, at: int, axis: int):
+        return self.put(x, self.piece(x, at, axis) + new, at, axis)
+
+    # ------------------------------------------------------------------ blocks
+    def _start(self, place, at: int, size: int):
+        """The position of the first of a piece of a device."""
+        if not self.ring.zigzag:
+            return place * size
+        return size * (place if at == 0 else 2 * self.ring.size - 1 - place)
+
+    def _starts(self, step, q: int, k: int):
+        other = (self.place - step) % self.ring.size
+        queries = self._start(self.place, q, self.targets)
+        return queries, self._start(other, k, self.sources)
+
+    def block(self, step, q: int, k: int, own, other):
+        """Query, key, value and both sides of a block."""
+        (query, owns), (key, value, read) = own, other
+        first, start = self._starts(step, q, k)
+        if owns is not None:
+            owns, read = self.piece(owns, q, 1), self.piece(read, k, 1)
+        arrays = self.piece(query, q, 1), self.piece(key, k, 1), self.piece(value, k, 1)
+        return *arrays, Side(first, owns), Side(start, read)
+
+    def kind_seen(self, kind: str) -> Seen:
+        """What is seen in a block that cuDNN takes."""
+        if kind == "diagonal":
+            return self.ring.seen
+        return self.ring.seen._replace(causal=False, window=None)
+
+    def each_block(self, step, block, carry, owns, read):
+        """The carry after all blocks of a step that some query sees."""
+        for q in range(self.count):
+            for k in range(q + 1 if self.ring.zigzag else self.count):
+                forms = {"skipped": lambda carry: carry}
+                for kind in self._kinds(owns is not None):
+                    forms[kind] = functools.partial(block, kind, q, k)
+                sides = (None, None)
+                if owns is not None:
+                    sides = self.piece(owns, q, 1), self.piece(read, k, 1)
+                conditions = self._conditions(step, q, k, *sides)
+                names = list(forms)
+                number = jnp.int32(0)
+                for name in names[1:]:  # later ones are better where they hold
+                    number = jnp.where(conditions[name], names.index(name), number)
+                carry = lax.switch(number, list(forms.values()), carry)
+        return carry
+
+    def _kinds(self, has_owners: bool) -> list[str]:
+        """How blocks can be computed."""
+        seen = self.ring.seen
+        if has_owners or not self.ring.cudnn:
+            return ["masked"]
+        if not seen.causal:
+            return ["whole"] if seen.window is None else ["masked", "whole"]
+        between = [] if seen.window is None else ["masked"]
+        return [*between, "whole", "diagonal"]
+
+    def _conditions(self, step, q: int, k: int, owns, read) -> dict[str, Any]:
+        """Whether a block may be computed in each way."""
+        seen, (first, start) = self.ring.seen, self._starts(step, q, k)
+        last, stop = first + self.targets - 1, start + self.sources - 1
+        some, whole = jnp.bool(True), jnp.bool(True)
+        if seen.causal:
+            some, whole = start <= last, stop <= first
+        if seen.window is not None:
+            far = jnp.maximum(first - stop, start - last)
+            some &= far < seen.window
+            whole &= jnp.maximum(last - start, stop - first) < seen.window
+        if owns is not None:
+            some &= (owns.min() <= read.max()) & (read.min() <= owns.max())
+        diagonal = (first == start) & some
+        return {"masked": some, "whole": whole, "diagonal": diagonal}
