@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from exburn.callbacks.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
+    from exburn.callbacks.swag import (
+        SWAG,
+    )
     from exburn.callbacks.swap_ema_weights import (
         SwapEMAWeights,
     )
@@ -118,6 +121,7 @@ _LAZY_NAMES = {
     "exburn.callbacks.reduce_lr_on_plateau": "ReduceLROnPlateau",
     "exburn.callbacks.remote_monitor": "RemoteMonitor",
     "exburn.callbacks.stochastic_weight_averaging": "StochasticWeightAveraging",
+    "exburn.callbacks.swag": "SWAG",
     "exburn.callbacks.swap_ema_weights": "SwapEMAWeights",
     "exburn.callbacks.tensorboard": "TensorBoard",
     "exburn.callbacks.terminate_on_nan": "TerminateOnNaN",
@@ -126,6 +130,7 @@ _LAZY_NAMES = {
 }
 
 __all__ = [
+    "SWAG",
     "BackupAndRestore",
     "CSVLogger",
     "Callback",

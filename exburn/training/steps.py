@@ -424,22 +424,28 @@ class Steps:
     def predict(self, arrays, data, index, start):
         """The outputs for a chunk of batches."""
 
-        def one(item):
+        def one(x, key):
+            if own := own_steps(self.custom, "predict"):
+                return own.predict(arrays, x, key)
+            return self.split.forward(arrays, x, training=False, key=key)[0]
+
+        with self.tracing("predict"):
+            return self.outputs_of_batches(one, arrays, data, index, start)
+
+    def outputs_of_batches(self, one, arrays, data, index, start):
+        """What ``one(x, key)`` gives for each of a chunk's batches."""
+
+        def body(carry, item):
             (x, _, _), _ = _batch(data, item, self.placement)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             numbers = holding(self.split.numbers, arrays[2])
             with untouched_metrics(self.split.module), numbers:
-                if own := own_steps(self.custom, "predict"):
-                    return own.predict(arrays, x, key)
-                return self.split.forward(arrays, x, training=False, key=key)[0]
+                outputs = one(x, key)
+            return carry, self.placement.outputs(outputs)
 
-        def body(carry, item):
-            return carry, self.placement.outputs(one(item))
-
-        with self.tracing("predict"):
-            items = _items(data, index, None)
-            scan = self._scan_over(items, invariants.scan, training=False)
-            return scan(body, None, items)[1]
+        items = _items(data, index, None)
+        scan = self._scan_over(items, invariants.scan, training=False)
+        return scan(body, None, items)[1]
 
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""

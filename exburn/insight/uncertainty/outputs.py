@@ -137,6 +137,7 @@ class LabelledRows:
 
     Attributes:
         rows: How many there are.
+        parts: Their inputs, as data sets.
         targets: Of each output, in the structure of ``y``; or ``None``.
 
     Raises:
@@ -152,7 +153,7 @@ class LabelledRows:
                     raise DataError(op, "the stream has no end", hint="Cut it.")
                 batches = list(dataset.iterate())
             dataset.close()
-            self._parts = [ArrayDataset.of((b[0], None, None)) for b in batches]
+            self.parts = [ArrayDataset.of((b[0], None, None)) for b in batches]
             trees = [batch[1:] for batch in batches]
             tree: Any = jax.tree.map(lambda *v: np.concatenate(v), *trees)
         else:
@@ -162,9 +163,9 @@ class LabelledRows:
                     "rows of unlike lengths, and packed ones, are not supported",
                     hint="Fill them up to one length.",
                 )
-            self._parts = [dataset.like((dataset.tree[0], None, None))]
+            self.parts = [dataset.like((dataset.tree[0], None, None))]
             tree = dataset.tree[1:]
-        self.rows = sum(part.size for part in self._parts)
+        self.rows = sum(part.size for part in self.parts)
         if len(tree) > 1 and tree[1] is not None:
             raise DataError(op, "weights of rows are not supported: each counts once")
         self.targets = tree[0]
@@ -172,13 +173,13 @@ class LabelledRows:
     def outputs(self, batch_size: int) -> Any:
         """The model's outputs, in their structure."""
         parts: list[Any] = [
-            predict(self._model, part, batch_size, verbose=0) for part in self._parts
+            predict(self._model, part, batch_size, verbose=0) for part in self.parts
         ]
         return jax.tree.map(lambda *v: np.concatenate(v), *parts)
 
     def call(self, function: Callable[[Any], Any]) -> np.ndarray:
         """What a function makes of the inputs, as float64."""
-        parts = [function(part.tree[0]) for part in self._parts]
+        parts = [function(part.tree[0]) for part in self.parts]
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
     def targets_of(

@@ -9,8 +9,12 @@ from typing import Any
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError
 from exburn.insight.uncertainty.conformal import conformal
+from exburn.insight.uncertainty.ensemble import ensemble
+from exburn.insight.uncertainty.laplace import laplace
 from exburn.insight.uncertainty.predictor import Predictor
+from exburn.insight.uncertainty.samples import dropout
 from exburn.insight.uncertainty.scaling import temperature, vector
+from exburn.insight.uncertainty.swag import swag
 from exburn.models.network import Network
 
 _OP = "uncertainty"
@@ -20,6 +24,10 @@ METHODS: Mapping[str, Callable[..., Predictor]] = {
     "conformal": conformal,
     "temperature": temperature,
     "vector": vector,
+    "laplace": laplace,
+    "swag": swag,
+    "dropout": dropout,
+    "ensemble": ensemble,
 }
 
 
@@ -34,10 +42,14 @@ def uncertainty(
     """Learns from rows how far the model's predictions can be believed.
 
     Args:
-        x, y: Rows that the model was not trained on, as ``evaluate`` takes them.
+        x, y: Rows as ``evaluate`` takes them, that the model was not trained on; for
+            ``"laplace"`` and ``"swag"`` those that it was trained on.
         method: ``"conformal"``, sets and intervals that hold the target as often as
             asked, whatever the model; ``"temperature"``, one factor for all logits;
-            ``"vector"``, a factor and an offset for each class.
+            ``"vector"``, a factor and an offset for each class; ``"laplace"``, a normal
+            distribution of the last layer's weights; ``"swag"``, one of all weights,
+            along some epochs of training; ``"dropout"``, passes with dropout on;
+            ``"ensemble"``, several models side by side.
         **options: Of the method; ``docs/uncertainty.md`` lists them. All take
             ``batch_size``, and ``output``, the name or number of one of several.
 

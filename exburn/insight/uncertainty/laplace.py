@@ -1,0 +1,327 @@
+"""``method="laplace"``: a Gaussian around the weights of the last layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.table import Table
+
+from exburn.core.checks import check_choice, check_count, check_number, check_seed
+from exburn.errors import ArgumentError
+from exburn.insight.uncertainty.bond import ModelBond
+from exburn.insight.uncertainty.laplace_posterior import (
+    STRUCTURES,
+    LikelihoodCurvature,
+    Posterior,
+    fit_posterior,
+)
+from exburn.insight.uncertainty.last_layer import LastLayer, find_last_layer
+from exburn.insight.uncertainty.outputs import (
+    LabelledRows,
+    OutputHead,
+    check_finite_rows,
+    find_head,
+)
+from exburn.insight.uncertainty.passes import prepare_rows, run_rows
+from exburn.insight.uncertainty.posterior import (
+    OP,
+    PosteriorPredictor,
+    check_noise,
+    require_gaussian,
+)
+from exburn.insight.uncertainty.prediction import Forecast
+from exburn.models.network import Network
+from exburn.visualization.figures import new_axes
+
+LINKS = ("probit", "monte_carlo")
+_MOST = 8192  # weights of a full posterior, whose covariance takes 256 MiB then
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class LaplacePredictor(PosteriorPredictor):
+    """A model whose last layer's weights are normal around those that were trained.
+
+    Attributes:
+        layer: The last layer.
+        posterior: Of its weights.
+        link: How probabilities are made of normal logits: ``"probit"``, by a formula,
+            or ``"monte_carlo"``, as the mean of samples.
+        samples, seed: Of ``"monte_carlo"``.
+        rows: Number of rows that it was fitted to.
+    """
+
+    kind: ClassVar[str] = "laplace predictor"
+
+    layer: LastLayer
+    posterior: Posterior
+    link: str
+    samples: int
+    seed: int
+    rows: int
+
+    @property
+    def method(self) -> str:
+        return "laplace"
+
+    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
+        means, spreads, done = [], [], 0
+        model, link = self.model_of(op), (self.link, self.samples, self.seed)
+        for features in features_of(model, self.layer, rows, batch_size, op):
+            flat = features.reshape(-1, features.shape[-1])
+            outputs = flat @ self.layer.weights
+            covariance = self.posterior.output_covariance(flat)
+            if self.head.has_classes:
+                parts = outputs, covariance, self.head, link, done
+                mean, spread = _probabilities(*parts)
+            else:
+                variance = np.diagonal(covariance, axis1=1, axis2=2) + self.noise
+                mean, spread = outputs, np.sqrt(variance)
+            done += len(flat)
+            for whole, part in ((means, mean), (spreads, spread)):
+                values = np.asarray(part, np.float64)
+                whole.append(values.reshape(*features.shape[:-1], values.shape[-1]))
+        mean, spread = np.concatenate(means), np.concatenate(spreads)
+        check_finite_rows(mean, "the output", op)
+        return Forecast(mean, spread)
+
+    def text(self) -> str:
+        form = {
+            "kronecker": "the product of two Kronecker factors",
+            "full": "whole",
+            "diagonal": "diagonal, as if weights were independent",
+        }[self.posterior.structure]
+        noise = f", and noise of variance {self.noise:.4g}" if self.noise else ""
+        return (
+            f"The weights of {self.layer.path!r} are normal around those that were "
+            f"trained, by the curvature of the likelihood of {self.rows:,} rows; its "
+            f"matrix is {form}. All other weights are taken for certain. The prior's "
+            f"precision is {self.posterior.prior_precision:.4g}{noise}."
+        )
+
+    def table(self) -> Table:
+        table = Table(title="Laplace's approximation", title_justify="left")
+        table.add_column("Number")
+        table.add_column("Value", justify="right")
+        posterior = self.posterior
+        table.add_row("weights", f"{self.layer.weights.size:,}")
+        table.add_row("rows", f"{self.rows:,}")
+        table.add_row("prior precision", f"{posterior.prior_precision:.4g}")
+        if not self.head.has_classes:
+            table.add_row("noise variance", f"{self.noise:.4g}")
+        table.add_row("log marginal likelihood", f"{posterior.evidence:.6g}")
+        return table
+
+    def plot(self) -> Any:
+        """Draws the standard deviations of the weights, the smallest first.
+
+        Returns:
+            The ``matplotlib.figure.Figure``.
+
+        Raises:
+            MissingDependencyError: matplotlib is not installed.
+        """
+        figure, axes = new_axes("LaplacePredictor.plot", 4.6, 3.6)
+        prior = self.posterior.prior_precision**-0.5
+        axes.plot(np.sort(self.posterior.deviations.ravel()), label="posterior")
+        axes.axhline(prior, linestyle="--", color="0.4", label="prior")
+        axes.set(xlabel="weight", ylabel="standard deviation", yscale="log")
+        axes.legend()
+        return figure
+
+    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        names = ("link", "samples", "seed", "rows", "noise")
+        settings = {name: getattr(self, name) for name in names}
+        posterior, layer = self.posterior, self.layer
+        settings |= {"layer": layer.path, "has_bias": layer.has_bias}
+        settings |= {"structure": posterior.structure}
+        settings |= {"prior_precision": posterior.prior_precision}
+        settings |= {"evidence": posterior.evidence}
+        arrays = {"weights": layer.weights, "variances": posterior.variances}
+        arrays |= {f"basis_{n}": basis for n, basis in enumerate(posterior.bases)}
+        return settings, arrays
+
+    @classmethod
+    def from_own(
+        cls,
+        common: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+    ) -> Self:
+        op, head = "LaplacePredictor.load", common["head"]
+        weights, variances = arrays["weights"], arrays["variances"]
+        path, has_bias = settings["layer"], settings["has_bias"]
+        if not isinstance(path, str) or type(has_bias) is not bool:
+            raise ValueError("it names no layer")
+        if weights.ndim != 2 or weights.dtype != np.float32:
+            raise ValueError("it has no weights of a last layer")
+        structure = check_choice(op, "structure", settings["structure"], STRUCTURES)
+        bases = tuple(arrays[f"basis_{n}"] for n in range(len(arrays) - 2))
+        posterior = Posterior(
+            structure,
+            check_number(op, "prior_precision", settings["prior_precision"], 0),
+            check_number(op, "noise", settings["noise"], 0) or 1.0,
+            float(settings["evidence"]),
+            variances,
+            bases,
+        )
+        posterior.check(weights.shape)
+        return cls(
+            **common,
+            noise=0.0 if head.has_classes else posterior.noise,
+            layer=LastLayer(path, weights, has_bias),
+            posterior=posterior,
+            link=check_choice(op, "link", settings["link"], LINKS),
+            samples=check_count(op, "samples", settings["samples"]),
+            seed=check_seed(op, settings["seed"]) or 0,
+            rows=check_count(op, "rows", settings["rows"]),
+        )
+
+
+def laplace(
+    model: Network,
+    x: Any,
+    y: Any = None,
+    *,
+    structure: str = "kronecker",
+    prior_precision: float | None = None,
+    noise: float | None = None,
+    link: str = "probit",
+    samples: int = 100,
+    seed: int = 0,
+    output: int | str | None = None,
+    batch_size: int = 32,
+) -> LaplacePredictor:
+    """``method="laplace"``: the last layer's weights as a normal distribution.
+
+    The model is trained already, and stays as it is: one pass over the rows is all. The
+    covariance is the inverse of the generalized Gauss-Newton matrix of the rows'
+    likelihood, and of a normal prior around 0.
+
+    Args:
+        x, y: The rows that the model was trained on.
+        structure: Of the matrix: ``"kronecker"``, ``"full"`` or ``"diagonal"``.
+        prior_precision: 1 / variance of the prior of each weight; the marginal
+            likelihood chooses it by default.
+        noise: The variance of values around their mean; chosen likewise.
+        link: ``"probit"``, MacKay's formula for the mean of a softmax of normal logits,
+            or ``"monte_carlo"``, the mean over samples of logits.
+        samples, seed: Of ``"monte_carlo"``.
+        output: The name or number of an output, of a model with several.
+        batch_size: Rows of a step.
+
+    Source: E. Daxberger et al., "Laplace Redux: Effortless Bayesian Deep Learning",
+    2021; D. J. C. MacKay, "The Evidence Framework Applied to Classification Networks",
+    1992.
+    """
+    structure = check_choice(OP, "structure", structure, STRUCTURES)
+    link = check_choice(OP, "link", link, LINKS)
+    samples, seed = check_count(OP, "samples", samples), check_seed(OP, seed) or 0
+    batch_size = check_count(OP, "batch_size", batch_size)
+    if prior_precision is not None:
+        prior_precision = check_number(
+            OP, "prior_precision", prior_precision, 0, open_low=True
+        )
+    head = find_head(model, output, OP)
+    noise = check_noise(noise, head)
+    require_gaussian(model, head)
+    rows = LabelledRows(model, x, y, OP)
+    targets = rows.targets_of(head)
+    split, spec = prepare_rows(model, rows.parts[0], batch_size, OP)
+    layer = find_last_layer(split, spec, head, OP)
+    if structure == "full" and layer.weights.size > _MOST:
+        raise ArgumentError(
+            OP,
+            f"the covariance of {layer.weights.size:,} weights is too large as a whole",
+            hint='structure="kronecker" has two small factors.',
+        )
+    bond, curvature = ModelBond(model), LikelihoodCurvature(structure)
+    last, done = (() if head.has_classes else targets.shape[-1:]), 0
+    flat = targets.reshape(-1, *last)
+    for features in features_of(model, layer, rows, batch_size, OP):
+        features = features.reshape(-1, features.shape[-1])
+        check_finite_rows(features, "what goes into the last layer", OP)
+        some = flat[done : done + len(features)]
+        curvature.add(features, features @ layer.weights, some, head.family)
+        done += len(features)
+    posterior = fit_posterior(
+        curvature, layer.weights, head.family, prior_precision, noise
+    )
+    return LaplacePredictor(
+        head=head,
+        digest=bond.digest,
+        bond=bond,
+        noise=0.0 if head.has_classes else posterior.noise,
+        layer=layer,
+        posterior=posterior,
+        link=link,
+        samples=samples,
+        seed=seed,
+        rows=rows.rows,
+    )
+
+
+def features_of(
+    model: Network, layer: LastLayer, rows: LabelledRows, batch_size: int, op: str
+) -> Iterator[np.ndarray]:
+    """What goes into the last layer, ``[rows, …, width]``, chunk by chunk."""
+    for part in rows.parts:
+        program = layer.program_name, layer.make_features
+        yield from run_rows(model, part, batch_size, *program, (), op)
+
+
+def _probabilities(
+    outputs: Any, covariance: Any, head: OutputHead, link: tuple, start: int
+) -> tuple[Any, Any]:
+    """Mean probabilities ``[rows, classes]`` and their standard deviations.
+
+    Args:
+        start: The number of the first row, which its samples depend on.
+    """
+    if head.family == "sigmoid":  # as the softmax of 0 and the logit
+        outputs = np.concatenate([np.zeros_like(outputs), outputs], -1)
+        covariance = jnp.pad(covariance, ((0, 0), (1, 0), (1, 0)))
+    way, samples, seed = link
+    if way == "probit":
+        return _by_probit(outputs, covariance)
+    return _by_samples(outputs, covariance, jax.random.key(seed), start, samples)
+
+
+@jax.jit
+@jax.default_matmul_precision("highest")
+def _by_probit(mean: Any, covariance: Any) -> tuple[Any, Any]:
+    """MacKay's formula; deviations are by the derivative of the softmax."""
+    variance = jnp.diagonal(covariance, axis1=1, axis2=2)
+    p = jax.nn.softmax(mean / jnp.sqrt(1 + jnp.pi / 8 * variance))
+    middle = jax.nn.softmax(mean)
+    slope = middle[:, :, None] * (jnp.eye(p.shape[-1]) - middle[:, None, :])
+    spread = jnp.einsum("nki,nij,nkj->nk", slope, covariance, slope)
+    return p, jnp.sqrt(jnp.maximum(spread, 0))
+
+
+@functools.partial(jax.jit, static_argnums=4)
+@jax.default_matmul_precision("highest")
+def _by_samples(
+    mean: Any, covariance: Any, key: Any, start: Any, samples: int
+) -> tuple[Any, Any]:
+    """Moments of the softmax of normal logits."""
+    values, basis = jnp.linalg.eigh(covariance)
+    root = basis * jnp.sqrt(jnp.maximum(values, 0))[:, None, :]  # [rows, k, k]
+    rows, classes = start + jnp.arange(len(mean)), mean.shape[1:]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
+
+    def add(number: Any, sums: tuple) -> tuple:
+        own = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
+        draws = jax.vmap(lambda k: jax.random.normal(k, classes))(own)
+        p = jax.nn.softmax(mean + jnp.einsum("nki,ni->nk", root, draws))
+        return sums[0] + p, sums[1] + p**2
+
+    zeros = jnp.zeros_like(mean)
+    first, second = jax.lax.fori_loop(0, samples, add, (zeros, zeros))
+    p = first / samples
+    return p, jnp.sqrt(jnp.maximum(second / samples - p**2, 0))

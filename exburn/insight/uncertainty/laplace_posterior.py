@@ -1,0 +1,252 @@
+"""A Gaussian around the weights of a linear layer, by the curvature and a prior."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+STRUCTURES = ("kronecker", "full", "diagonal")
+_RANGE = (-18.0, 18.0)  # of the logarithms of prior precision and noise variance
+
+
+@dataclasses.dataclass
+class LikelihoodCurvature:
+    """Second derivatives of a negative log likelihood by a linear layer's weights.
+
+    It is the generalized Gauss-Newton matrix, summed over rows: of rows ``φ`` with a
+    last entry 1 for the bias, and of outputs ``f`` whose second derivatives are ``Λ``,
+    the sum of ``φφᵀ ⊗ Λ``. Values have ``Λ = I``: their noise comes in later.
+
+    Attributes:
+        structure: ``"full"``: that matrix; ``"kronecker"``: the product of the mean of
+            ``φφᵀ`` and the sum of ``Λ``; ``"diagonal"``: its diagonal alone.
+        sums: The sums, as float64.
+        rows: Their number.
+        fit: The log likelihood of classes; of values the sum of squared errors.
+    """
+
+    structure: str
+    sums: tuple[np.ndarray, ...] = ()
+    rows: int = 0
+    fit: float = 0.0
+
+    def add(self, features: Any, outputs: Any, targets: Any, family: str) -> None:
+        """Takes in some rows.
+
+        Args:
+            features: ``[rows, width]``.
+            outputs: ``[rows, classes]``: logits, or values.
+            targets: ``[rows]`` labels, or ``[rows, classes]`` values.
+        """
+        parts = _sums(features, outputs, targets, self.structure, family)
+        fit, *sums = (np.asarray(part, np.float64) for part in parts)
+        self.sums = tuple(map(np.add, self.sums, sums)) if self.sums else tuple(sums)
+        self.rows, self.fit = self.rows + len(features), self.fit + float(fit)
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+@jax.default_matmul_precision("highest")
+def _sums(
+    features: Any, outputs: Any, targets: Any, structure: str, family: str
+) -> tuple[Any, ...]:
+    """What some rows add to the fit of a `LikelihoodCurvature`, and to its sums."""
+    bends = _bends(outputs, family)  # [rows, classes, classes]
+    if family == "softmax":
+        logs = jax.nn.log_softmax(outputs)
+        fit = jnp.take_along_axis(logs, targets[:, None], -1).sum()
+    elif family == "sigmoid":
+        fit = -jax.nn.softplus(outputs[:, 0] * (1 - 2 * targets)).sum()
+    else:
+        fit = jnp.sum((outputs - targets) ** 2)
+    if structure == "kronecker":
+        return fit, jnp.einsum("ni,nj->ij", features, features), bends.sum(0)
+    if structure == "diagonal":
+        own = jnp.diagonal(bends, axis1=1, axis2=2)
+        return fit, jnp.einsum("ni,nk->ik", features**2, own)
+    return fit, jnp.einsum("ni,nkl,nj->ikjl", features, bends, features)
+
+
+def _bends(outputs: Any, family: str) -> Any:
+    """Second derivatives of the negative log likelihood by outputs, for each row."""
+    if family == "values":
+        classes = outputs.shape[-1]
+        return jnp.broadcast_to(jnp.eye(classes), (len(outputs), classes, classes))
+    if family == "sigmoid":
+        p = jax.nn.sigmoid(outputs)
+        return (p * (1 - p))[..., None]
+    p = jax.nn.softmax(outputs)
+    return p[:, :, None] * jnp.eye(p.shape[-1]) - p[:, :, None] * p[:, None, :]
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """A Gaussian around a linear layer's weights ``[width, classes]``.
+
+    Attributes:
+        structure: As of `LikelihoodCurvature`.
+        prior_precision: Of the weights, whose prior has the mean 0.
+        noise: The variance of the observations of values; 1 for classes.
+        evidence: The logarithm of the marginal likelihood of the rows.
+        variances: ``[width, classes]``; of Kronecker factors in their bases; empty
+            where it is full.
+        bases: The eigenvectors of both Kronecker factors; of a full posterior the
+            covariance ``[width, classes, width, classes]``; else nothing.
+    """
+
+    structure: str
+    prior_precision: float
+    noise: float
+    evidence: float
+    variances: np.ndarray
+    bases: tuple[np.ndarray, ...]
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each weight, ``[width, classes]``."""
+        if self.structure == "full":
+            width, classes = self.bases[0].shape[:2]
+            own = np.diagonal(self.bases[0].reshape(width * classes, -1))
+            return np.sqrt(own.reshape(width, classes))
+        if self.structure == "diagonal":
+            return np.sqrt(self.variances)
+        inside, outside = self.bases
+        return np.sqrt(inside**2 @ self.variances @ (outside**2).T)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raises ``ValueError`` if it is not of a layer with weights of this shape."""
+        width, classes = shape
+        forms = {
+            "full": ((0, 0), shape + shape),
+            "kronecker": (shape, (width, width), (classes, classes)),
+            "diagonal": (shape,),
+        }[self.structure]
+        arrays = self.variances, *self.bases
+        if tuple(array.shape for array in arrays) != forms:
+            raise ValueError("its variances are of another layer")
+        if not all(np.isfinite(a).all() and a.dtype.kind == "f" for a in arrays):
+            raise ValueError("its variances are no finite numbers")
+        if (self.variances < 0).any():
+            raise ValueError("its variances are negative")
+
+    def output_covariance(self, features: Any) -> Any:
+        """The covariance ``[rows, classes, classes]`` of the outputs of some rows.
+
+        Args:
+            features: ``[rows, width]``, with an entry 1 for the bias.
+        """
+        arrays = self.variances.astype(np.float32), self.bases
+        return _output_covariance(features, *arrays, self.structure)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+@jax.default_matmul_precision("highest")
+def _output_covariance(
+    features: Any, variances: Any, bases: tuple, structure: str
+) -> Any:
+    if structure == "full":
+        return jnp.einsum("ni,ikjl,nj->nkl", features, bases[0], features)
+    if structure == "diagonal":
+        own = features**2 @ variances
+        return own[:, :, None] * jnp.eye(own.shape[-1])
+    inside, outside = bases
+    own = (features @ inside) ** 2 @ variances  # [rows, classes], in its basis
+    return jnp.einsum("kj,nj,lj->nkl", outside, own, outside)
+
+
+def fit_posterior(
+    curvature: LikelihoodCurvature,
+    weights: np.ndarray,
+    family: str,
+    prior_precision: float | None = None,
+    noise: float | None = None,
+) -> Posterior:
+    """The posterior whose prior, and noise, the rows make most likely.
+
+    Args:
+        weights: ``[width, classes]``, the mean.
+        prior_precision, noise: Chosen by the marginal likelihood where ``None``.
+
+    Example:
+        >>> curvature = LikelihoodCurvature("diagonal")
+        >>> features = np.ones((4, 1), np.float32)
+        >>> values = np.array([[1.0], [3.0], [1.0], [3.0]], np.float32)
+        >>> curvature.add(features, 0 * values + 2, values, "values")
+        >>> posterior = fit_posterior(curvature, np.array([[2.0]]), "values", 1.0, 1.0)
+        >>> posterior.variances.tolist()
+        [[0.2]]
+
+    Source: D. J. C. MacKay, "Bayesian Interpolation", 1992; E. Daxberger et al.,
+    "Laplace Redux", 2021.
+    """
+    weights = weights.astype(np.float64)
+    values, vectors = _eigenvalues(curvature, weights.shape)
+    length, has_noise = float((weights**2).sum()), family == "values"
+    outputs = curvature.rows * weights.shape[1]
+
+    def evidence(log_prior: float, log_noise: float) -> float:
+        prior, variance = math.exp(log_prior), math.exp(log_noise)
+        fit = curvature.fit
+        if has_noise:
+            fit = -0.5 * (
+                outputs * (math.log(2 * math.pi) + log_noise) + fit / variance
+            )
+        volume = np.log1p(values / (variance * prior)).sum()
+        return fit - 0.5 * float(volume + prior * length)
+
+    numbers = [prior_precision, noise if has_noise else 1.0]
+    logs = _maximum(evidence, [None if v is None else math.log(v) for v in numbers])
+    prior, variance = math.exp(logs[0]), math.exp(logs[1])
+    spread = 1 / (values / variance + prior)  # of the posterior, in its basis
+    if curvature.structure == "full":
+        (basis,) = vectors
+        covariance = (basis * spread) @ basis.T
+        full = covariance.reshape(*weights.shape, *weights.shape).astype(np.float32)
+        spread, vectors = np.zeros((0, 0)), (full,)
+    bases = tuple(basis.astype(np.float32) for basis in vectors)
+    facts = prior, variance, evidence(*logs)
+    return Posterior(curvature.structure, *facts, spread, bases)
+
+
+def _eigenvalues(
+    curvature: LikelihoodCurvature, shape: tuple[int, ...]
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """The curvature's eigenvalues, and the bases that they belong to."""
+    sums = curvature.sums
+    if curvature.structure == "diagonal":
+        return np.maximum(sums[0], 0), ()
+    if curvature.structure == "full":
+        size = math.prod(shape)
+        values, basis = np.linalg.eigh(sums[0].reshape(size, size))
+        return np.maximum(values, 0), (basis,)
+    inside, basis = np.linalg.eigh(sums[0] / curvature.rows)
+    outside, other = np.linalg.eigh(sums[1])
+    return np.outer(np.maximum(inside, 0), np.maximum(outside, 0)), (basis, other)
+
+
+def _maximum(function: Any, logs: list[float | None]) -> list[float]:
+    """The arguments of a function at its maximum, of which some are fixed."""
+    free = [place for place, value in enumerate(logs) if value is None]
+
+    def fill(values: Any) -> list[float]:
+        whole = [value or 0.0 for value in logs]
+        for place, value in zip(free, values, strict=True):
+            whole[place] = float(value)
+        return whole
+
+    if not free:
+        return fill([])
+    best = scipy.optimize.minimize(
+        lambda values: -function(*fill(values)),
+        np.zeros(len(free)),
+        method="Nelder-Mead",
+        bounds=[_RANGE] * len(free),
+        options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 2000},
+    )
+    return fill(best.x)

@@ -1,0 +1,354 @@
+"""Predictions as means over samples of a model's weights, or over those of dropout."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.table import Table
+
+from exburn.core import forward_context
+from exburn.core.checks import check_choice, check_count, check_number, check_seed
+from exburn.core.forward_context import Interceptor
+from exburn.errors import ArgumentError
+from exburn.insight.uncertainty.bond import ModelBond
+from exburn.insight.uncertainty.outputs import (
+    LabelledRows,
+    OutputHead,
+    check_finite_rows,
+    find_head,
+)
+from exburn.insight.uncertainty.passes import Pass, run_rows
+from exburn.insight.uncertainty.posterior import (
+    OP,
+    PosteriorPredictor,
+    check_noise,
+    noise_of,
+    require_gaussian,
+)
+from exburn.insight.uncertainty.prediction import Forecast
+from exburn.layers import AlphaDropout, Dropout, GaussianDropout
+from exburn.layers.convolution.conv import Convolution
+from exburn.models.network import Network
+from exburn.module.traversal import iter_modules
+from exburn.training.program import Programs
+from exburn.visualization.figures import new_axes
+
+#: What samples of each way are.
+WAYS = {
+    "swag": "drawn from a normal distribution fitted to the weights along a training "
+    "(SWAG), each with batch statistics of its own",
+    "dropout": "thinned by dropout at random; all else is as at inference",
+    "ensemble": "the members of an ensemble, trained each by itself",
+}
+
+_LAYERS = (Dropout, AlphaDropout, GaussianDropout)
+_RATES = ("dropout", "recurrent_dropout")  # of attention and of recurrent layers
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class SampledPredictor(PosteriorPredictor):
+    """A model with samples of its weights, run side by side in one program.
+
+    Attributes:
+        way: ``"swag"``, ``"dropout"`` or ``"ensemble"``.
+        samples: Their number.
+        seed: Of dropout's masks.
+        weights: ``[samples, …]`` by the names of weights, those that differ between
+            samples; nothing for dropout.
+    """
+
+    kind: ClassVar[str] = "sampled predictor"
+
+    way: str
+    samples: int
+    seed: int
+    weights: dict[str, np.ndarray]
+
+    @property
+    def method(self) -> str:
+        return self.way
+
+    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
+        model = self.model_of(op)
+        moments = moments_of(self, model, rows, batch_size, op)
+        mean, deviation = moments["mean"], moments["deviation"]
+        check_finite_rows(mean, "the output", op)
+        if self.head.has_classes:
+            return Forecast(mean, deviation)
+        return Forecast(mean, np.sqrt(deviation**2 + self.noise))
+
+    @functools.cached_property
+    def on_device(self) -> dict[str, Any]:
+        """The samples, where programs take them."""
+        return jax.tree.map(jnp.asarray, self.weights)
+
+    def text(self) -> str:
+        noise = ""
+        if not self.head.has_classes:
+            noise = f" Observations have noise of variance {self.noise:.4g}."
+        return (
+            f"A prediction is the mean of {self.samples} passes with weights that are "
+            f"{WAYS[self.way]}; its spread is how far these differ.{noise}"
+        )
+
+    def table(self) -> Table:
+        table = Table(title=f"Samples of weights ({self.way})", title_justify="left")
+        table.add_column("Number")
+        table.add_column("Value", justify="right")
+        table.add_row("samples", f"{self.samples:,}")
+        sizes = sum(value[0].size for value in self.weights.values())
+        table.add_row("numbers that differ", f"{sizes:,}")
+        if not self.head.has_classes:
+            table.add_row("noise variance", f"{self.noise:.4g}")
+        return table
+
+    def plot(self) -> Any:
+        """Draws how far weights differ between samples, beside their mean size.
+
+        Returns:
+            The ``matplotlib.figure.Figure``.
+
+        Raises:
+            ArgumentError: Dropout draws masks, and no weights.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        if not self.weights:
+            raise ArgumentError(
+                "SampledPredictor.plot", "dropout's samples have the same weights"
+            )
+        figure, axes = new_axes("SampledPredictor.plot", 4.6, 3.6)
+        parts = [value.astype(np.float64) for value in self.weights.values()]
+        axes.barh(range(len(parts)), [float(v.std(0).mean()) for v in parts])
+        axes.set_yticks(range(len(parts)), list(self.weights), fontsize=6)
+        axes.set(xlabel="mean standard deviation between samples")
+        return figure
+
+    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        names = ("way", "samples", "seed", "noise")
+        return {name: getattr(self, name) for name in names}, dict(self.weights)
+
+    @classmethod
+    def from_own(
+        cls,
+        common: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+    ) -> Self:
+        op = "SampledPredictor.load"
+        way = check_choice(op, "way", settings["way"], WAYS)
+        samples = check_count(op, "samples", settings["samples"])
+        if bool(arrays) == (way == "dropout"):
+            raise ValueError("it has weights of another method")
+        if any(v.ndim < 1 or len(v) != samples for v in arrays.values()):
+            raise ValueError("its weights are of another number of samples")
+        return cls(
+            **common,
+            noise=check_number(op, "noise", settings["noise"], 0),
+            way=way,
+            samples=samples,
+            seed=check_seed(op, settings["seed"]) or 0,
+            weights=dict(arrays),
+        )
+
+
+def make_sampled(
+    model: Network,
+    head: OutputHead,
+    rows: LabelledRows | None,
+    noise: float | None,
+    batch_size: int,
+    **fields: Any,
+) -> SampledPredictor:
+    """The predictor of samples, with the noise that rows have beside it.
+
+    Args:
+        rows: ``None`` where there is nothing to find.
+        noise: The variance of observations of values; found if ``None``.
+        **fields: ``way``, ``samples``, ``seed`` and ``weights``.
+    """
+    bond = ModelBond(model)
+    common = {"head": head, "digest": bond.digest, "bond": bond}
+    predictor = SampledPredictor(**common, noise=noise or 0.0, **fields)
+    if head.has_classes or noise is not None:
+        return predictor
+    assert rows is not None
+    moments = moments_of(predictor, model, rows, batch_size, OP)
+    check_finite_rows(moments["mean"], "the output", OP)
+    errors = moments["mean"] - rows.targets_of(head)
+    return dataclasses.replace(
+        predictor, noise=noise_of(errors, moments["deviation"] ** 2)
+    )
+
+
+def read_rows(
+    model: Network, head: OutputHead, x: Any, y: Any, noise: float | None
+) -> LabelledRows | None:
+    """The rows that noise is found by; ``None`` where nothing is to be found.
+
+    Raises:
+        ArgumentError: The output is values, and there are neither rows nor noise.
+    """
+    if head.has_classes or noise is not None:
+        return None
+    require_gaussian(model, head)
+    if x is None:
+        raise ArgumentError(
+            OP,
+            f"intervals of the values {head.name!r} need the noise of observations",
+            hint="Pass rows that the model was not trained on, x and y, or noise=….",
+        )
+    rows = LabelledRows(model, x, y, OP)
+    rows.targets_of(head)
+    return rows
+
+
+def moments_of(
+    predictor: SampledPredictor,
+    model: Network,
+    rows: LabelledRows,
+    batch_size: int,
+    op: str,
+) -> dict[str, np.ndarray]:
+    """The mean and the standard deviation over samples of each row, in float64."""
+    width = 1 if predictor.weights and _prefers_one(model) else predictor.samples
+    taps = (DropoutOn(),) if predictor.way == "dropout" else ()
+    head, samples = predictor.head, predictor.samples
+    name = (
+        f"{predictor.way} {samples} {width} {head.number} {head.family} {head.logits}"
+    )
+    extra = predictor.on_device, np.uint32(predictor.seed)
+
+    def make(programs: Programs) -> Pass:
+        return _moments(programs, head, samples, width, taps)
+
+    parts = [
+        chunk
+        for part in rows.parts
+        for chunk in run_rows(model, part, batch_size, name, make, extra, op)
+    ]
+    return jax.tree.map(lambda *v: np.concatenate(v).astype(np.float64), *parts)
+
+
+def _prefers_one(model: Network) -> bool:
+    """Whether samples run one after another: convolutions with weights of their own
+    take several times as long side by side on a CPU.
+    """
+    convolves = any(isinstance(m, Convolution) for _, m in iter_modules(model))
+    return convolves and jax.default_backend() == "cpu"
+
+
+def _moments(
+    programs: Programs, head: OutputHead, samples: int, width: int, taps: tuple
+) -> Pass:
+    """Mean and deviation over samples, of which ``width`` run at once."""
+    split = programs.split
+
+    def moments(arrays: Any, extra: Any, x: Any, key: Any) -> Any:
+        weights, seed = extra
+        key = jax.random.fold_in(key, seed)
+
+        shapes = {name: v.shape for group in arrays for name, v in group.items()}
+        if any(shapes.get(name) != v.shape[1:] for name, v in weights.items()):
+            raise ArgumentError(OP, "the samples are of the weights of another model")
+
+        def one(item: Any) -> Any:
+            own, number = item
+            groups = tuple(
+                {name: own.get(name, value) for name, value in group.items()}
+                for group in arrays
+            )
+            outputs = split.forward(
+                groups,
+                x,
+                training=False,
+                key=jax.random.fold_in(key, number),
+                interceptors=taps,
+            )[0]
+            return _as_mean(jax.tree.leaves(outputs)[head.number], head)
+
+        each = jax.lax.map(one, (weights, jnp.arange(samples)), batch_size=width)
+        return {"mean": each.mean(0), "deviation": each.std(0)}
+
+    return moments
+
+
+def _as_mean(output: Any, head: OutputHead) -> Any:
+    """What of a pass is averaged, in float32: probabilities of classes, or values."""
+    output = output.astype(jnp.float32)
+    if head.family == "sigmoid":
+        p = jax.nn.sigmoid(output) if head.logits else output
+        return jnp.concatenate([1 - p, p], -1)
+    return jax.nn.softmax(output) if head.logits else output
+
+
+def dropout(
+    model: Network,
+    x: Any = None,
+    y: Any = None,
+    *,
+    samples: int = 50,
+    noise: float | None = None,
+    seed: int = 0,
+    output: int | str | None = None,
+    batch_size: int = 32,
+) -> SampledPredictor:
+    """``method="dropout"``: the mean of passes in which dropout is on.
+
+    All else is as at inference: ``BatchNormalization`` uses its running statistics.
+
+    Args:
+        x, y: Rows that the model was not trained on, by which the noise of values is
+            found; classes need none.
+        samples: Number of passes.
+        noise: The variance of values around their mean.
+        seed: Of the masks, which also depend on ``batch_size``.
+        output: The name or number of an output, of a model with several.
+        batch_size: Rows of a step.
+
+    Source: Y. Gal and Z. Ghahramani, "Dropout as a Bayesian Approximation", 2016.
+    """
+    samples, seed = check_count(OP, "samples", samples, 2), check_seed(OP, seed) or 0
+    batch_size = check_count(OP, "batch_size", batch_size)
+    head = find_head(model, output, OP)
+    noise = check_noise(noise, head)
+    if not any(drops(layer) for _, layer in iter_modules(model)):
+        raise ArgumentError(
+            OP,
+            f"{model.name!r} has no dropout, so that all passes are alike",
+            hint='method="laplace" needs none.',
+        )
+    rows = read_rows(model, head, x, y, noise)
+    fields = {"way": "dropout", "samples": samples, "seed": seed, "weights": {}}
+    return make_sampled(model, head, rows, noise, batch_size, **fields)
+
+
+class DropoutOn(Interceptor):
+    """Has the layers that drop run as in training."""
+
+    def __call__(self, layer: Any, call: Any, args: tuple, kwargs: dict) -> Any:
+        ctx = forward_context.current()
+        assert ctx is not None
+        if drops(layer) and "training" in kwargs:
+            kwargs = kwargs | {"training": True}
+            ctx.training = True  # for its own parts; the caller puts it back
+        return call(*args, **kwargs)
+
+
+def drops(layer: Any) -> bool:
+    """Whether a layer drops anything in training.
+
+    Example:
+        >>> import exburn
+        >>> drops(exburn.layers.Dropout(0.5)), drops(exburn.layers.Dense(2))
+        (True, False)
+    """
+    if isinstance(layer, _LAYERS):
+        return bool(layer.rate)
+    rates = (getattr(layer, name, 0) for name in _RATES)
+    return any(isinstance(rate, float) and rate > 0 for rate in rates)

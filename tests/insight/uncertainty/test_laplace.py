@@ -1,0 +1,230 @@
+"""Laplace's approximation of the last layer, beside laplace-torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.errors import ArgumentError, DataError, ModelFormatError
+from exburn.insight.uncertainty.laplace import LaplacePredictor
+from exburn.insight.uncertainty.laplace_posterior import (
+    STRUCTURES,
+    LikelihoodCurvature,
+    fit_posterior,
+)
+
+JUDGE = np.load(Path(__file__).parents[1] / "recorded" / "last_layer.npz")
+NEW = JUDGE["x_new"].astype(np.float32)
+X = JUDGE["x"].astype(np.float32)
+LABELS, VALUES = JUDGE["classification/y"], JUDGE["regression/y"]
+LOGITS = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def network(last, activation, loss, dtype=None) -> Any:
+    """The network of the judge, whose last row of weights is the bias."""
+    model: Any = exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Dense(5, "tanh", use_bias=False, dtype=dtype),
+            layers.Dense(last.shape[1], activation, dtype=dtype),
+        ]
+    )
+    model.compile("sgd", loss)
+    model.set_weights([JUDGE["first"], last[:-1], last[-1]])
+    return model
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return network(JUDGE["classification/last"], "softmax", "cross_entropy")
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return network(JUDGE["regression/last"], None, "mse")
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_classes_are_those_of_laplace_torch(classifier, structure):
+    options = {"method": "laplace", "structure": structure}
+    sure = classifier.uncertainty(X, LABELS, prior_precision=2.0, **options)
+    place = f"classification/{structure}"
+    prediction = sure.predict(NEW, batch_size=4)
+    np.testing.assert_allclose(prediction.mean, JUDGE[f"{place}/probit"], atol=1e-5)
+    evidence = float(JUDGE[f"{place}/evidence"])
+    assert sure.posterior.evidence == pytest.approx(evidence, abs=1e-3)
+    best = classifier.uncertainty(X, LABELS, **options).posterior
+    expected = float(JUDGE[f"{place}/best_prior"][0])
+    assert best.prior_precision == pytest.approx(expected, rel=1e-3)
+    assert best.evidence > evidence
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_values_are_those_of_laplace_torch(regressor, structure):
+    options = {"method": "laplace", "structure": structure, "noise": 0.25}
+    sure = regressor.uncertainty(X, VALUES, prior_precision=2.0, **options)
+    place = f"regression/{structure}"
+    own = np.diagonal(JUDGE[f"{place}/variance"], axis1=1, axis2=2)
+    prediction = sure.predict(NEW, level=0.9)
+    np.testing.assert_allclose(prediction.spread**2, own + 0.25, rtol=1e-5)
+    evidence = float(JUDGE[f"{place}/evidence"])
+    assert sure.posterior.evidence == pytest.approx(evidence, abs=1e-3)
+    half = np.diff(prediction.sets, axis=-1)[..., 0] / 2
+    np.testing.assert_allclose(half, 1.6448536 * prediction.spread, rtol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_covariances_are_those_of_laplace_torch(task):
+    last, family = JUDGE[f"{task}/last"], {"classification": "softmax"}
+    features = np.c_[np.tanh(X @ JUDGE["first"]), np.ones(len(X))].astype(np.float32)
+    new = np.c_[np.tanh(NEW @ JUDGE["first"]), np.ones(len(NEW))].astype(np.float32)
+    targets = JUDGE[f"{task}/y"].astype("i4" if task in family else "f4")
+    for structure in STRUCTURES:
+        curvature = LikelihoodCurvature(structure)
+        for some in (slice(15), slice(15, None)):
+            f = features[some], (features @ last)[some].astype("f4"), targets[some]
+            curvature.add(*f, family.get(task, "values"))
+        posterior = fit_posterior(
+            curvature, last, family.get(task, "values"), 2.0, 0.25
+        )
+        expected = JUDGE[f"{task}/{structure}/variance"]
+        covariance = posterior.output_covariance(new)
+        np.testing.assert_allclose(covariance, expected, atol=1e-6)
+        if structure == "full":  # the judge has the classes first
+            whole = posterior.bases[0].transpose(1, 0, 3, 2).reshape(2 * [last.size])
+            expected = JUDGE[f"{task}/full/covariance"]
+            np.testing.assert_allclose(whole, expected, atol=1e-6)
+            diagonal = np.diagonal(whole).reshape(last.T.shape).T
+            np.testing.assert_allclose(posterior.deviations**2, diagonal, rtol=1e-5)
+
+
+def test_logits_are_the_same_as_their_softmax(classifier):
+    other = network(JUDGE["classification/last"], None, LOGITS)
+    apart: Any = exburn.Sequential(
+        [exburn.Input((4,)), *other.layers, layers.Softmax()]
+    )
+    apart.compile("sgd", "cross_entropy")
+    p = [
+        model.uncertainty(X, LABELS, method="laplace").predict(NEW).mean
+        for model in (classifier, other, apart)
+    ]
+    np.testing.assert_allclose(p[1], p[0], atol=1e-6)
+    np.testing.assert_allclose(p[2], p[0], atol=1e-6)
+
+
+def test_samples_agree_with_a_large_number_of_them(classifier):
+    options = {"method": "laplace", "structure": "full", "link": "monte_carlo"}
+    sure = classifier.uncertainty(X, LABELS, samples=4000, seed=1, **options)
+    p = sure.predict(NEW)
+    features = np.c_[np.tanh(NEW @ JUDGE["first"]), np.ones(len(NEW))]
+    draws = np.random.default_rng(0).multivariate_normal(
+        JUDGE["classification/last"].ravel(),
+        sure.posterior.bases[0].reshape(18, 18),
+        4000,
+    )
+    z = np.exp(np.einsum("ni,sik->snk", features, draws.reshape(-1, 6, 3)))
+    each = z / z.sum(-1, keepdims=True)
+    np.testing.assert_allclose(p.mean, each.mean(0), atol=0.02)
+    np.testing.assert_allclose(p.spread, each.std(0), atol=0.02)
+    again = sure.predict(NEW, batch_size=4)
+    np.testing.assert_allclose(again.mean, p.mean, atol=1e-6)
+
+
+def test_one_class_against_the_rest_is_two_classes():
+    last = JUDGE["classification/last"][:, :1]
+    y = (LABELS == 0).astype(int)
+    single = network(last, "sigmoid", "binary_crossentropy")
+    double = network(np.c_[0 * last, last], "softmax", "cross_entropy")
+    options = {"method": "laplace", "structure": "full", "prior_precision": 1.0}
+    p = single.uncertainty(X, y, **options).predict(NEW)
+    # The difference of two logits has half the precision of each.
+    options["prior_precision"] = 2.0
+    other = double.uncertainty(X, y, **options).predict(NEW)
+    assert p.mean.shape == (6, 2) and p.sets.shape == (6, 2)
+    np.testing.assert_allclose(p.mean.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(p.spread, other.spread, atol=1e-5)
+
+
+def test_outputs_by_name_and_along_an_axis():
+    inputs = exburn.Input((3, 4))
+    hidden = layers.Dense(5, "tanh")(inputs)
+    steps = layers.Dense(2, "softmax", name="steps")(hidden)
+    level = layers.Dense(1, name="level")(layers.GlobalAveragePooling1D()(hidden))
+    model: Any = exburn.Model(inputs, {"steps": steps, "level": level})
+    model.compile("sgd", {"steps": "cross_entropy", "level": "mse"}, seed=0)
+    x = np.random.default_rng(0).normal(size=(8, 3, 4)).astype(np.float32)
+    y = {"steps": np.zeros((8, 3), int), "level": x.mean((1, 2))[:, None]}
+    named = model.uncertainty(x, y, method="laplace", output="steps")
+    assert named.predict(x).mean.shape == (8, 3, 2)
+    assert named.layer.path == "steps"
+    other = model.uncertainty(x, y, method="laplace", output="level")
+    assert other.predict(x).sets.shape == (8, 1, 2) and other.noise > 0
+
+
+def test_mixed_precision_is_close_to_float32(classifier):
+    last = JUDGE["classification/last"]
+    half = network(last, "softmax", "cross_entropy", "mixed_bfloat16")
+    p = half.uncertainty(X, LABELS, method="laplace").predict(NEW).mean
+    whole = classifier.uncertainty(X, LABELS, method="laplace").predict(NEW).mean
+    np.testing.assert_allclose(p, whole, atol=0.02)
+
+
+def test_a_file_gives_the_same_and_knows_its_model(classifier, regressor, tmp_path):
+    for model, y in ((classifier, LABELS), (regressor, VALUES)):
+        for structure in STRUCTURES:
+            sure = model.uncertainty(X, y, method="laplace", structure=structure)
+            path = sure.save(tmp_path / "sure.safetensors")
+            again = LaplacePredictor.load(path)
+            with pytest.raises(ArgumentError, match="without its model"):
+                again.predict(NEW)
+            prediction = again.of(model).predict(NEW)
+            np.testing.assert_array_equal(prediction.mean, sure.predict(NEW).mean)
+            np.testing.assert_array_equal(prediction.sets, sure.predict(NEW).sets)
+    with pytest.raises(ArgumentError, match="not those"):
+        again.of(classifier)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFormatError):
+        LaplacePredictor.load(path)
+
+
+def test_a_table_a_text_and_a_drawing(classifier):
+    sure = classifier.uncertainty(X, LABELS, method="laplace")
+    assert "prior precision" in str(sure) and "'dense_1'" in str(sure)
+    assert len(sure.plot().axes[0].lines) == 2
+
+
+BAD = [
+    ({"structure": "low_rank"}, "structure"),
+    ({"link": "bridge"}, "link"),
+    ({"prior_precision": 0}, "prior_precision"),
+    ({"noise": 0.1}, "classes"),
+    ({"samples": 0}, "samples"),
+    ({"epochs": 3}, "epochs is not of"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), BAD)
+def test_bad_options_are_refused(classifier, options, text):
+    with pytest.raises(ArgumentError, match=text):
+        classifier.uncertainty(X, LABELS, method="laplace", **options)
+
+
+def test_models_that_it_does_not_fit_are_refused(regressor):
+    last = JUDGE["regression/last"]
+    with pytest.raises(ArgumentError, match="'mse'"):
+        network(last, None, "mae").uncertainty(X, VALUES, method="laplace")
+    with pytest.raises(ArgumentError, match="product of one Dense"):
+        network(last, "tanh", "mse").uncertainty(X, VALUES, method="laplace")
+    with pytest.raises(DataError, match="no targets"):
+        regressor.uncertainty(X, method="laplace")
+    adapted = network(last, None, "mse")
+    adapted.layers[-1].enable_lora(2)
+    with pytest.raises(ArgumentError, match="adapter"):
+        adapted.uncertainty(X, VALUES, method="laplace")
