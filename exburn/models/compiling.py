@@ -150,7 +150,7 @@ def compile(
     objective = objective_of(parts)
     chosen, device = _optimizer_for(self, optimizer), device_of(device, "compile")
     distribution = _distribution_of(mesh, layout, device)
-    others = {"run_eagerly": eager, "remat": remat, "mesh": distribution}
+    others = {"run_eagerly": eager, "remat": remat}
     _check_privacy(self, privacy, chosen, objective, accumulate_gradients, others)
     set_options(
         chosen,

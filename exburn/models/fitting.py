@@ -31,6 +31,7 @@ from exburn.models.preparing import (
     tokens_of_step,
 )
 from exburn.models.private_training import (
+    EpsilonLog,
     PrivateFit,
     check_private_fit,
     privacy_spent,
@@ -281,6 +282,8 @@ def _callbacks_of_fit(
         # No code of the user's runs between epochs.
         bar.alone = arrays and not (user.callbacks or loop or preparer.eager)
     first, last = [warmup] if warmup else [], [loop] if loop else []
+    if model._training_session.privacy is not None:
+        first.append(EpsilonLog())
     callbacks = CallbackList(
         [*first, *user.callbacks, history, *bars, *last],
         model=model,

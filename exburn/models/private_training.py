@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from exburn.callbacks.contract import Callback
 from exburn.core.digests import describe_value
 from exburn.data import ArrayDataset, RaggedDataset, has_packed
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.layers import BatchNormalization
 from exburn.module.traversal import iter_modules
+from exburn.runtime.sharding.strategies import DataParallel
 from exburn.training.privacy.accounting import Privacy, Spending
 from exburn.training.privacy.clipping import Mechanism
 
@@ -89,7 +91,7 @@ def check_private_fit(model: Any, request: FitRequest, data: FitData) -> None:
         f"shuffle={data.shuffle!r}": data.shuffle is not True,
         "batch_tokens": request.batch_tokens is not None,
         "accumulate_gradients": group is not None and group != 1,
-        "a mesh of devices": run.distribution_in_force is not None,
+        "a mesh that divides more than rows": _divides_more(run.distribution_in_force),
         "run_eagerly": preparer.eager,
         "a loss or a metric that compares rows": preparer.objective.exact_rows,
         "a metric that the model updates itself": bool(preparer.objective.own.names),
@@ -166,6 +168,17 @@ class PrivateFit:
             run.spent, run.private_fit = self.tally(), None
 
 
+class EpsilonLog(Callback):
+    """Logs what private training has spent by the end of each epoch, as ``epsilon``."""
+
+    light = True
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        spent = privacy_spent(self.model)
+        if logs is not None and spent is not None:
+            logs["epsilon"] = spent.epsilon
+
+
 def privacy_spent(model: Network) -> PrivacySpent | None:
     """What a model's private trainings have spent; ``None`` if it has none."""
     run = model._training_session
@@ -201,6 +214,14 @@ def _refusal(op: str, what: str) -> ArgumentError:
         "clips the gradient of each row by itself",
         hint=f"Leave out {what}, or privacy=.",
     )
+
+
+def _divides_more(distribution: Any) -> bool:
+    """Whether more than the rows of a batch is divided, or processes divide them."""
+    if distribution is None:
+        return False
+    plain = isinstance(distribution, DataParallel) and not distribution.divides_weights
+    return not plain or distribution.spans_processes
 
 
 def _check_optimizer(op: str, optimizer: Any) -> None:

@@ -122,7 +122,7 @@ class ProgramCache:
             lanes=lanes,
             stacks=stacks,
             remat=self.remat,
-            private=self._private_gradient(),
+            private=self._private_gradient(placement.parts),
         )
         settings = Settings.of(
             holder.module,
@@ -140,10 +140,11 @@ class ProgramCache:
             like=like,
         )
 
-    def _private_gradient(self) -> Any:
+    def _private_gradient(self, parts: int) -> Any:
         if not self.private:
             return None
-        return functools.partial(private_gradient, self.mechanism, self._note_norms)
+        own = self.mechanism, self._note_norms, parts
+        return functools.partial(private_gradient, *own)
 
     def _note_norms(self, norms: dict[str, str]) -> None:
         self.norms = norms

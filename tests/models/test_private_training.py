@@ -7,7 +7,7 @@ import pytest
 
 import exburn
 from exburn import callbacks, layers, losses, optimizers
-from exburn.errors import ArgumentError, CheckpointError
+from exburn.errors import ArgumentError, CheckpointError, UnknownNameError
 from exburn.training.privacy.clipping import clipped_sum
 
 pytest.importorskip("dp_accounting")
@@ -81,7 +81,9 @@ def test_epsilon_is_that_of_the_steps_that_were_taken(trained):
     assert spent.epsilon == pytest.approx(4, rel=1e-3) and spent.epsilon <= 4
     assert spent.steps == 12 and spent.spending[0].rate == pytest.approx(1 / 6)
     assert history.privacy == spent
-    assert set(history.history) == {"loss", "accuracy"}
+    assert set(history.history) == {"loss", "accuracy", "epsilon"}
+    first, last = history.history["epsilon"]
+    assert 0 < first < last == spent.epsilon
     assert model.trace_counts["train"] == 1
 
 
@@ -152,8 +154,11 @@ def test_a_run_that_is_resumed_is_the_same_and_spends_the_same(tmp_path, trained
         private(exburn.Privacy(epsilon=4, delta=1e-3), metrics=["accuracy"]),
     ):
         other = private(exburn.Privacy(epsilon=5, delta=1e-3), metrics=["accuracy"])
-        with pytest.raises(CheckpointError, match=r"privacy.epsilon: 4.0 → 5.0"):
+        with pytest.raises(
+            CheckpointError, match=r"privacy.epsilon: 4.0 → 5.0"
+        ) as told:
             other.fit(X, Y, batch_size=10, epochs=2, verbose=0, resume=folder)
+        assert "begin anew" in str(told.value) and "may_differ" not in str(told.value)
         assert other.privacy.steps == 0
         new.fit(X, Y, batch_size=10, epochs=2, verbose=0, resume=folder)
         for a, b in zip(new.get_weights(), whole.get_weights(), strict=True):
@@ -203,7 +208,6 @@ class OwnStep(exburn.Model):
         ({"accumulate": "tokens"}, "tokens"),
         ({"run_eagerly": True}, "run_eagerly"),
         ({"remat": "blocks"}, "remat"),
-        ({"mesh": "data"}, "mesh"),
         (
             {"optimizer": optimizers.LossScaleOptimizer(optimizers.Adam())},
             "scales the loss",
@@ -253,3 +257,16 @@ def test_a_model_without_privacy_has_none():
     model = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)])
     model.compile("sgd", "mse")
     assert model.privacy is None
+
+
+def test_the_report_of_a_run_tells_epsilon(tmp_path):
+    model = private(plain_noise(1.0))
+    model.fit(X, Y, batch_size=30, epochs=2, verbose=0, run=tmp_path / "run")
+    epsilon = f"{model.privacy.epsilon:.4g}"
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "epsilon" in report and epsilon[:4] in report
+
+
+def test_ways_to_norms_that_are_none_are_refused():
+    with pytest.raises(UnknownNameError, match="ghost"):
+        plain_noise(norms="fast")

@@ -18,7 +18,12 @@ from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import Checkpoint, Saved, saved_at
 from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.checkpoint.values import decode, equal
-from exburn.training.checkpoint.provenance import Provenance, differ_error, part_of
+from exburn.training.checkpoint.provenance import (
+    PARTS,
+    Provenance,
+    differ_error,
+    part_of,
+)
 from exburn.training.checkpoint.run_points import flatten, layouts_of, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
 from exburn.training.prepare import Preparer
@@ -81,13 +86,17 @@ class Resume:
         saved = self.saved.run["provenance"]
         if differences := provenance.differences_from(saved, may_differ):
             names = dict.fromkeys(part_of(d.partition(":")[0]) for d in differences)
+            hint = "Train it as it was, or begin anew, in another folder"
+            if names.keys() <= set(PARTS):  # else something can never differ
+                hint = hint.replace(", or", ";") + (
+                    f"; or go on with what has changed: fit(may_differ={[*names]})"
+                )
             raise differ_error(
                 "fit",
                 "the run that is to be resumed was trained otherwise",
                 differences,
                 self.where,
-                "Train it as it was; begin anew, in another folder; or go on with what "
-                f"has changed: fit(may_differ={[*names]}).",
+                hint + ".",
             )
 
     def check(self, feed: Feed) -> None:

@@ -83,9 +83,8 @@ class PoissonFeed(ArrayFeed):
         b = self.batch_size
         for start, steps, k, _ in self._pieces(phase, begin):
             part = rows[start * b : (start + steps) * b]
-            block = np.full(k * b, -1, np.int32)
-            block[: len(part)] = part
-            block = block.reshape(k, b)
+            block = np.full((k, self._width), -1, np.int32)  # as wide as devices need
+            block[:steps, :b] = part.reshape(steps, b)
             count = np.sum(block >= 0, axis=1, dtype=np.int32)
             active = np.arange(k) < steps  # a step that drew no row is one, too
             block = np.maximum(block, 0)

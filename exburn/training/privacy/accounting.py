@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -187,16 +188,18 @@ class Privacy:
 
 
 def _event_of(spending: Sequence[Spending]) -> Any:
-    """Steps as dp-accounting describes them."""
+    """Steps as dp-accounting describes them; those that are alike are one event."""
     dp = _dp_accounting()
+    steps: Counter[tuple[float, float]] = Counter()
+    for one in spending:
+        steps[one.noise, one.rate] += one.steps
     return dp.ComposedDpEvent(
         [
             dp.SelfComposedDpEvent(
-                dp.PoissonSampledDpEvent(one.rate, dp.GaussianDpEvent(one.noise)),
-                one.steps,
+                dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise)), count
             )
-            for one in spending
-            if one.steps
+            for (noise, rate), count in steps.items()
+            if count
         ]
     )
 

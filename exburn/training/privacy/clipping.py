@@ -141,6 +141,7 @@ def sum_over_turns(
     batch: Any,
     mask: jax.Array,
     row_bytes: int,
+    parts: int = 1,
 ) -> tuple[Any, Any]:
     """The sum over a batch, some rows after others.
 
@@ -149,26 +150,35 @@ def sum_over_turns(
             in the batch.
         batch, mask: As of ``sum_over_rows``.
         row_bytes: Bytes that a row needs in a turn.
+        parts: Devices that the rows are divided over; each has rows in every turn.
 
     Returns:
         The sums, and what was seen of each row, ``[rows, …]``.
     """
     rows = len(mask)
-    turns = -(-rows // max(1, min(rows, _BYTES // max(row_bytes, 1))))
-    size = -(-rows // turns)  # of a turn: all alike, the last one filled up
+    own = rows // parts  # rows of a device
+    turns = -(-own // max(1, min(own, _BYTES // max(row_bytes, 1))))
+    if turns == 1:
+        return turn(batch, mask, jnp.arange(rows))
+    size = -(-own // turns)  # of a turn: all alike, the last one filled up
 
-    def in_turns(array: jax.Array, fill: str) -> jax.Array:
-        pad = [(0, turns * size - rows), *[(0, 0)] * (array.ndim - 1)]
-        padded = jnp.pad(array, pad) if fill == "zeros" else jnp.pad(array, pad, "edge")
-        return padded.reshape(turns, size, *array.shape[1:])
+    def in_turns(array: jax.Array, fill: str = "edge") -> jax.Array:
+        array = array.reshape(parts, own, *array.shape[1:])
+        pad: Any = [(0, 0), (0, turns * size - own), *[(0, 0)] * (array.ndim - 2)]
+        array = jnp.pad(array, pad, fill)
+        array = array.reshape(parts, turns, size, *array.shape[2:]).swapaxes(0, 1)
+        return array.reshape(turns, parts * size, *array.shape[3:])
+
+    def in_order(array: jax.Array) -> jax.Array:
+        array = array.reshape(turns, parts, size, *array.shape[2:]).swapaxes(0, 1)
+        array = array.reshape(parts, turns * size, *array.shape[3:])[:, :own]
+        return array.reshape(rows, *array.shape[2:])
 
     items = (
-        jax.tree.map(lambda v: in_turns(v, "edge"), batch),
-        in_turns(mask, "zeros"),
-        jnp.arange(turns * size).reshape(turns, size),
+        jax.tree.map(in_turns, batch),
+        in_turns(mask, "constant"),
+        in_turns(jnp.arange(rows)),
     )
-    if turns == 1:
-        return turn(*jax.tree.map(lambda v: v[0], items))
     shapes = jax.eval_shape(turn, *jax.tree.map(lambda v: v[0], items))[0]
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
@@ -177,5 +187,4 @@ def sum_over_turns(
         return jax.tree.map(jnp.add, sums, more), seen
 
     sums, seen = jax.lax.scan(body, zeros, items)
-    flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[:rows], seen)
-    return sums, flat
+    return sums, jax.tree.map(in_order, seen)

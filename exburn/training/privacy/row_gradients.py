@@ -26,6 +26,7 @@ GHOST, ROWS = "ghost", "rows"
 def private_gradient(
     mechanism: Mechanism | None,
     note_norms: Callable[[dict[str, str]], None],
+    parts: int,
     loss: Any,
     params: Any,
     state: TrainState,
@@ -39,6 +40,7 @@ def private_gradient(
 
     Args:
         note_norms: Called with how the norm of each weight's gradient is computed.
+        parts: Devices that the rows are divided over.
         loss: ``Steps.loss``.
         row_mask: Which rows count: there may be none.
 
@@ -63,7 +65,7 @@ def private_gradient(
 
     program = RowLosses(loss_of_row, params, batch, mechanism.norms)
     note_norms(program.kinds)
-    sums, seen = program.clipped_sums(params, batch, row_mask, mechanism.clip)
+    sums, seen = program.clipped_sums(params, batch, row_mask, mechanism.clip, parts)
     values, outputs, parts, masks = seen
 
     def mean(values: jax.Array) -> jax.Array:
@@ -143,9 +145,20 @@ class RowLosses:
         self._row_bytes = 4 * numbers
 
     def clipped_sums(
-        self, params: dict[str, Any], batch: Any, mask: jax.Array, clip: float
+        self,
+        params: dict[str, Any],
+        batch: Any,
+        mask: jax.Array,
+        clip: float,
+        parts: int = 1,
     ) -> tuple[dict[str, Any], Any]:
-        """The clipped sum by the names of weights, and what was seen of each row."""
+        """The clipped sum by the names of weights, and what was seen of each row.
+
+        Args:
+            mask: Which rows count, ``[rows]``.
+            clip: Largest norm of a row's gradient.
+            parts: Devices that the rows are divided over.
+        """
         program = self._program
         whole = {n: v for n, v in params.items() if self.kinds[n] == ROWS}
 
@@ -177,5 +190,5 @@ class RowLosses:
                 sums |= program.gradient(number, params, x, weigh(slope, factors))
             return sums, seen
 
-        sums, seen = sum_over_turns(turn, batch, mask, self._row_bytes)
+        sums, seen = sum_over_turns(turn, batch, mask, self._row_bytes, parts)
         return {name: sums[name] for name in params}, seen
