@@ -9,7 +9,7 @@ import tempfile
 from importlib.metadata import version
 
 import pytest
-from tests import isolation, tables, times
+from tests import isolation, memory, tables, times
 from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
@@ -50,6 +50,7 @@ def pytest_configure(config):
         raise pytest.UsageError("--regenerate needs one process: leave -n out")
     # Hooks of this file's own are not called for the examples, which lie elsewhere.
     config.pluginmanager.register(isolation)
+    config.pluginmanager.register(memory)
     config.pluginmanager.register(times)
     config.pluginmanager.register(tables)
     given = getattr(config, "workerinput", {}).get("compiled")

@@ -7,6 +7,15 @@ import pytest
 from exburn.runtime import gc_pause
 
 
+@pytest.fixture
+def thawed():
+    """What ``tests/memory.py`` has frozen is looked through."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("thawed")
 @pytest.mark.parametrize("frozen", [False, True])
 def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, frozen):
     monkeypatch.setattr(gc_pause, "_started", False)
@@ -24,6 +33,7 @@ def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, froz
         assert gc.isenabled()
 
 
+@pytest.mark.usefixtures("thawed")
 def test_a_frozen_heap_thaws_unless_someone_else_froze_it():
     with gc_pause.frozen_heap():
         assert gc.get_freeze_count() > 1000
