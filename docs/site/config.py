@@ -21,6 +21,7 @@ _HOW_TO = [
     ("Callbacks", "callbacks"),
     ("Find settings, look into a run", "finding"),
     ("What a prediction rests on", "explanations"),
+    ("Rows that act on a prediction", "influence"),
     ("How far predictions can be believed", "uncertainty"),
     ("Private training", "privacy"),
     ("Differential equations", "differential_equations"),
@@ -59,6 +60,7 @@ _BENCHMARKS = [
     ("Starts and files", "benchmarks/starts"),
     ("Small models", "benchmarks/small_models"),
     ("Language models", "benchmarks/language"),
+    ("Insight", "benchmarks/insight"),
 ]
 _PROJECT = [
     ("Versions and releases", "versions"),

@@ -31,6 +31,7 @@ _OF_SPACES = {
     "exburn.distribution": "distribution.md",
     "exburn.export": "export.md",
     "exburn.initializers": "custom_layers.md",
+    "exburn.insight": "explanations.md",
     "exburn.layers": "custom_layers.md",
     "exburn.losses": "choose_loss.md",
     "exburn.metrics": "imbalanced.md",

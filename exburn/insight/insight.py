@@ -138,3 +138,13 @@ class Insight:
         return page.fragment(
             title, page.plain_table(rows, right, head), page.note(self.text())
         )
+
+
+def read_kind(path: Any, op: str) -> str | None:
+    """The kind that a file says it is; ``None`` for a file of something else.
+
+    Raises:
+        ArgumentError, LoadError, ModelFormatError: As of ``Insight.load``.
+    """
+    with TensorFile(path, op=op) as file:
+        return file.metadata.get("kind") if file.format == _FORMAT else None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.table import Table
 
+import exburn
 from exburn.errors import ModelFormatError
 from exburn.errors.boundary import is_guarded
 from exburn.insight.curvature import Curvature
@@ -100,3 +101,19 @@ def test_arrays_that_are_missing_are_named(tmp_path):
 def test_an_error_of_a_subclass_is_shown_at_the_users_line():
     assert is_guarded(Heights.plot) and is_guarded(Heights.text)
     assert is_guarded(Curvature.top) and is_guarded(Influence.harmful)
+
+
+def test_one_function_reads_the_files_of_all_kinds(tmp_path):
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", seed=0)
+    x, y = np.eye(2, dtype=np.float32), np.ones((2, 1), np.float32)
+    for made in (model.explain(x), model.influence(x, y), model.curvature(x, y)):
+        made.save(tmp_path / "made")
+        again = exburn.insight.load(tmp_path / "made")
+        assert type(again) is type(made) and str(again) == str(made)
+        assert getattr(exburn.insight, type(made).__name__) is type(made)
+    heights().save(tmp_path / "h")
+    assert type(exburn.insight.load(tmp_path / "h")) is Heights
+    model.save_weights(tmp_path / "w")
+    with pytest.raises(ModelFormatError, match="no insight"):
+        exburn.insight.load(tmp_path / "w.safetensors")

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exburn.core.checks import check_choice, check_count, check_number, check_seed
+from exburn.core.printing import one_line
 from exburn.data import RaggedDataset, has_packed, has_padded, with_targets_like
 from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
-from exburn.insight.influence.chats import holds_documents, read_documents
 from exburn.insight.influence.checkpoints import TrainingPoint, read_points
 from exburn.insight.influence.products import METHODS
 from exburn.insight.influence.result import Influence
 from exburn.insight.influence.row_gradients import RowGradients
 from exburn.insight.requirements import require_compiled_loss, require_trained_weights
 from exburn.models.arguments import first_batch, part_names
+from exburn.models.compiling import count_by_tokens
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.network import Network
+from exburn.models.packing import PackedRequest, are_chats, fixed_length
 from exburn.models.preparing import fixed_batch_size, prepare
 from exburn.models.session import require_trainer
+from exburn.text.packing import BATCH_TOKENS, PackedDocuments, are_documents
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.trainer import Trainer
 
 _OP = "influence"
+_TEXT = 300  # characters that are kept of a document's text
+_TOKENS = 150  # of which these are made
 
 
 def influence(
@@ -149,6 +157,59 @@ def influence(
     number = 0 if checkpoints is None else len(points)
     own, entries = np.sum(owns, axis=0), gradients.entries
     return Influence(method, own, values, total, entries, number, texts)
+
+
+class DocumentRows(NamedTuple):
+    """Documents as data of ``fit``, and their texts.
+
+    Attributes:
+        data: Rows of tokens, the next tokens, and which of them count.
+        texts: How each begins; none if the model has no tokenizer.
+        most: Rows that go through the model at once.
+    """
+
+    data: tuple[Any, Any, Any]
+    texts: tuple[str, ...]
+    most: int
+
+
+def holds_documents(x: Any) -> bool:
+    """Whether data are chats, texts or documents, or a path of such."""
+    if isinstance(x, PackedDocuments | str | os.PathLike):
+        return True
+    if isinstance(x, list) and x and isinstance(x[0], Mapping):
+        return True
+    return are_documents(x) or are_chats(x)
+
+
+def read_documents(
+    model: Network, source: Any, op: str, refused: Mapping[str, Any]
+) -> DocumentRows:
+    """Reads chats as ``fit`` does.
+
+    Args:
+        refused: Arguments that documents do not take, by name.
+
+    Raises:
+        ArgumentError: The model is for no such data, or learns from pairs.
+        DataError: Rows cannot be used, or are too long.
+    """
+    if likelihood_loss(model._training_session.objective.losses) is not None:
+        raise ArgumentError(op, "pairs of answers have no influence by rows yet")
+    request = PackedRequest(op, source, None, None, None, dict(refused), verbose=0)
+    request.check(model)
+    documents = request.documents(model, source)
+    longest = max(int(documents.lengths.max()), 2)
+    length = fixed_length(model) or documents.length or longest
+    documents = documents.with_length(length)
+    count_by_tokens(model)
+    texts = ()
+    if (tokenizer := model.tokenizer) is not None:
+        texts = tuple(
+            one_line(tokenizer.decode(documents[number].tokens[:_TOKENS]))[:_TEXT]
+            for number in range(len(documents))
+        )
+    return DocumentRows(documents.apart(), texts, max(BATCH_TOKENS // length, 1))
 
 
 def _check_model(model: Network) -> None:
