@@ -22,12 +22,13 @@ from jax import lax
 from exburn.layers.contract.divided_experts import Division, over_devices
 from exburn.runtime.kernels.dispatch import by_rows, device_part
 
-# What it costs to copy a network's weights, in tokens that it computes instead; and
-# what to read them once. On a processor measured by `benchmarks/experts.py` (2 cores of
-# an EPYC, float32), on a GPU by arithmetic from the figures of an H100: bfloat16, 600
-# products in the time in which a weight is read and written.
-_COPY = {"cpu": 32, "gpu": 600}
-_READ = {"cpu": 16, "gpu": 300}
+# What it costs to copy a network's weights, in tokens that it computes instead; and what
+# to read them once: one after another, or all of them in a product of ``ragged_dot``.
+# Measured by `benchmarks/experts.py`: on 2 cores of an EPYC in float32, and on an H200
+# in bfloat16.
+_COPY = {"cpu": 32, "gpu": 900}
+_READ = {"cpu": 16, "gpu": 1000}
+_READ_ALL = {"gpu": 250}
 # Of a device's fair part of the tokens, what its blocks are made for.
 _SLACK = 1.25
 
@@ -54,7 +55,7 @@ def choose_form(
 
     ``ragged_dot`` is one only on a TPU. Elsewhere XLA computes it as the product of
     all ``tokens * top_k`` rows with each expert: 2 to 12 times the time of ``"every"``
-    on a processor.
+    on a processor, on a GPU the least where rows are few and their experts many.
 
     Args:
         tokens: How many there are; a symbol while they are not known.
@@ -64,8 +65,8 @@ def choose_form(
     Example:
         >>> choose_form(1, 64, 8, "cpu")
         Form(name='blocks', block=1, rows=0)
-        >>> choose_form(16, 64, 8, "cpu").name
-        'every'
+        >>> choose_form(16, 64, 8, "cpu").name, choose_form(16, 64, 8, "gpu").name
+        ('every', 'ragged')
     """
     if platform == "tpu":
         return Form("ragged")
@@ -80,6 +81,8 @@ def choose_form(
     ]
     cost, size = min(costs)
     every = experts * (tokens + _READ[kind])
+    if kind in _READ_ALL and experts * (rows + _READ_ALL[kind]) < min(cost, every):
+        return Form("ragged")
     if cost >= every:
         return Form("every")
     return Form("blocks", size, few if few < rows else 0)

@@ -106,6 +106,12 @@ def test_the_form_is_the_cheapest():
     assert choose_form(1, 8, 2, "cpu") == Form("blocks", 1)
     assert choose_form(16, 8, 2, "cpu").name == "every"
     assert choose_form(256, 8, 2, "cpu") == Form("blocks", 64)
+    assert choose_form(1, 8, 2, "gpu") == Form("blocks", 1)
+    assert choose_form(32, 8, 2, "gpu").name == "ragged"
+    assert choose_form(4096, 128, 8, "gpu").name == "blocks"
+    assert choose_form(4096, 8, 8, "gpu").name == "every"
+    few = choose_form(4096, 32, 8, "gpu", parts=4)  # of 128 experts
+    assert few.rows == 10240 and few.block
     assert choose_form("n", 8, 2, "cpu").name == "every"
     assert choose_form(256, 8, 2, "tpu").name == "ragged"
     assert block_count(8, 64, 4) == 8
