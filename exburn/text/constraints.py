@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import functools
 import json
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ _RULE = re.compile(r"^\s*[?!]?[A-Za-z_][\w.]*\s*(?:\[[^\]]*\]\s*)?:", re.MULTILI
 _SCHEMA = re.compile(r"%json\s*")
 _MOST_RULES = 500
 _LARGEST = 1 << 18  # characters of an expression or a grammar
+_FEW_CORES = 4  # on fewer, threads wait for each other
 _POSSESSIVE = re.compile(r"[*+?}]\+")
 
 
@@ -288,6 +290,28 @@ class Matcher:
                 {"cause": _reason(self._matcher.get_error())},
                 hint="A simpler form has fewer ways to go on.",
             )
+
+
+def compute_masks(matchers: Sequence[Any]) -> None:
+    """Computes the masks of several texts side by side, for ``mask`` to read.
+
+    The package keeps the mask of a matcher until its text goes on. Where nearly any
+    token may come one takes half a millisecond, so that rows would wait for each other.
+    Others than a :class:`Matcher`, and texts that have ended, are left out.
+    """
+    ours = [m for m in matchers if isinstance(m, Matcher) and not m.has_ended]
+    sizes = {len(m._constraint._vocabulary.tokens.tokens) for m in ours}
+    if len(ours) < 2 or len(sizes) > 1 or (os.cpu_count() or 1) < _FEW_CORES:
+        return
+    words = sizes.pop() // 32 + 1  # with the package's own end
+    bits = np.empty((len(ours), words), np.uint32)
+    rows = [(matcher._matcher, row) for row, matcher in enumerate(ours)]
+    _threads().unsafe_compute_mask_ptr(rows, bits.ctypes.data, 4 * words, len(ours))
+
+
+@functools.cache
+def _threads() -> Any:
+    return _package().LLExecutor()
 
 
 class TextReader:

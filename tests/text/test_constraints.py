@@ -18,7 +18,7 @@ from exburn.errors import (
     FileFormatError,
     MissingDependencyError,
 )
-from exburn.text import TextConstraint, Tokenizer
+from exburn.text import TextConstraint, Tokenizer, constraints
 
 tokenizers = pytest.importorskip("tokenizers")
 jsonschema = pytest.importorskip("jsonschema")
@@ -190,6 +190,19 @@ def test_a_mask_may_have_the_size_of_a_models_scores():
     narrow = matcher.mask(np.zeros(2, np.uint32))
     assert (narrow == mask[:2]).all()
     assert max(allowed(mask)) < tokenizer.vocabulary_size
+
+
+def test_masks_computed_side_by_side_are_those_of_each(monkeypatch):
+    monkeypatch.setattr(constraints.os, "cpu_count", lambda: 8)
+    tokenizer = Tokenizer.train(["yes or no"] * 9, 260)
+    forms = ("a*", "b|cd", "", "(yes|no)+", "[^a]{3}")
+    matchers = [TextConstraint.compile(tokenizer, regex=f).start() for f in forms]
+    matchers[3].accept(tokenizer.number_of("y"))
+    alone = [matcher.copy().mask() for matcher in matchers]
+    constraints.compute_masks([*matchers, None])  # of a text without a form
+    together = [matcher.mask() for matcher in matchers]
+    np.testing.assert_array_equal(together, alone)
+    assert matchers[2].has_ended and len({mask.tobytes() for mask in alone}) == 5
 
 
 def test_a_form_without_more_than_its_end_has_ended():

@@ -1,7 +1,8 @@
 """Tokens held to a form: the host says which may come, the device chooses among them.
 
 The device runs the model on a token while the host finds out what may follow it. So a
-step is two programs: one chooses, by a mask, the other computes the next scores.
+step is two programs: one chooses, by a mask, the other computes the next scores. The
+second is called before the host has seen the token, which may have been the last one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from exburn.models.generation.run import Job, Written, check_causal, read_rows
 from exburn.models.generation.stops import Stops
 from exburn.models.network import Network
 from exburn.text import Contrastive
-from exburn.text.constraints import TextConstraint
+from exburn.text.constraints import TextConstraint, compute_masks
 
 _OP = "generate"
 
@@ -160,6 +161,8 @@ class ConstrainedRun:
 
     def _fill_masks(self) -> None:
         """Finds out which tokens may come, while the device makes scores of all."""
+        going = zip(self._matchers, self._stopped, strict=True)
+        compute_masks([matcher for matcher, stopped in going if stopped == 0])
         for row, matcher in enumerate(self._matchers):
             if self._stopped[row] == 0 and not matcher.has_ended:
                 matcher.mask(self._masks[row])
@@ -178,16 +181,8 @@ class ConstrainedRun:
             self._stops,
             self._key,
         )
-        token, stopped = jax.device_get((token, stopped))
-        going = self._stopped == 0
-        for row in np.flatnonzero(going):
-            self._matchers[row].accept(int(token[row]))
-            self._cut[row] = stopped[row] and not self._matchers[row].closed
-        self._tokens[:, self._step] = token
-        self._count += going
-        self._stopped = np.where(going, stopped, self._stopped)
         self._step += 1
-        if self._step < self._job.length and not self._stopped.all():
+        if self._step < self._job.length:
             self._memory, self._scores = self._advance(
                 self._job.groups,
                 self._results,
@@ -197,6 +192,14 @@ class ConstrainedRun:
                 self._lengths,
                 self._prompt,
             )
+        token, stopped = jax.device_get((token, stopped))
+        going = self._stopped == 0
+        for row in np.flatnonzero(going):
+            self._matchers[row].accept(int(token[row]))
+            self._cut[row] = stopped[row] and not self._matchers[row].closed
+        self._tokens[:, self._step - 1] = token
+        self._count += going
+        self._stopped = np.where(going, stopped, self._stopped)
 
     def _report(self) -> GenerationReport:
         tokens: Any = self._tokens

@@ -35,6 +35,7 @@ from exburn.models.generation.engine.rows import Row
 from exburn.models.generation.engine.scheduler import RowScheduler
 from exburn.models.generation.memory import RowWeights
 from exburn.runtime.donation import is_consumed
+from exburn.text.constraints import compute_masks
 
 _OP = "TextEngine"
 # The sizes that programs grow from: tokens of a piece, pages, likeliest tokens.
@@ -293,11 +294,9 @@ class EngineLoop:
         """Reads a piece of the prompts whose turn it is."""
         reading = self.scheduler.reading
         size = _size(reading[0].unread, _LEAST_PIECE, self._piece)
-        rows = [
-            row
-            for row in reading[: max(self._piece // size, 1)]
-            if row.unread > size or self._may_draw(row)
-        ]
+        rows = reading[: max(self._piece // size, 1)]
+        compute_masks([row.matcher for row in rows if row.unread <= size])
+        rows = [row for row in rows if row.unread > size or self._may_draw(row)]
         if not rows:
             return
         counts = [min(row.unread, size) for row in rows]
@@ -319,6 +318,7 @@ class EngineLoop:
             steps = 1
         if all(row.rest < steps for row in rows):
             steps = 1
+        compute_masks([row.matcher for row in rows])
         rows = self._with_pages([row for row in rows if self._may_draw(row)], steps)
         if not rows:
             return
