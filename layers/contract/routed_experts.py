@@ -22,8 +22,8 @@ from jax import lax
 from exburn.layers.contract.divided_experts import Division, over_devices
 from exburn.runtime.kernels.dispatch import by_rows, device_part
 
-# What it costs to copy a network's weights, in tokens that it computes instead; and what
-# to read them once: one after another, or all of them in a product of ``ragged_dot``.
+# What it costs to copy a network's weights, in tokens that it computes instead; what
+# it costs to read them once: one after another, or all by ``ragged_dot``.
 # Measured by `benchmarks/experts.py`: on 2 cores of an EPYC in float32, and on an H200
 # in bfloat16.
 _COPY = {"cpu": 32, "gpu": 900}
