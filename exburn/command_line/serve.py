@@ -27,6 +27,7 @@ from exburn.command_line.output import show
 from exburn.errors import ArgumentError
 from exburn.runtime.files.ordinary import read_text
 from exburn.saving import load_model
+from exburn.saving.beside import read_beside
 from exburn.serving.http.options import ServerOptions, split_names
 from exburn.serving.options import Argument, ServingOptions, number_or_text
 
@@ -181,6 +182,13 @@ def _load(file: Path, options: argparse.Namespace) -> Any:
     if is_foreign:
         model = from_pretrained(file, quantize=options.quantize)
     else:
+        if read_beside(file, _OP) is not None:
+            raise ArgumentError(
+                _OP,
+                f"{file.name} holds sets for its model as it is, which --slots, "
+                "--cache, --quantize and --adapter would not serve",
+                hint="Leave them out; or save the model alone: model.save(path).",
+            )
         model = load_model(file)
         if options.quantize is not None:
             model = model.quantize(options.quantize)

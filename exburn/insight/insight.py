@@ -111,6 +111,11 @@ class Insight:
             arrays = {name: file.read_one(name) for name in file.entries}
             text = file.metadata.get("settings", "").encode()
         settings = parse_json(text, op, path, "its description")
+        return cls._of_file(op, path, settings, arrays)
+
+    @classmethod
+    def _of_file(cls, op: str, path: Any, settings: Any, arrays: Any) -> Self:
+        """The object of a file's content; raises ``ModelFormatError``."""
         try:
             if not isinstance(settings, dict):
                 raise TypeError("its description is no JSON object")

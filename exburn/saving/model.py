@@ -3,7 +3,7 @@
 A file is a safetensors file with digests (``exburn.saving.shards``). Tensors are named
 by the paths of the weights; those of the optimizer's state begin with ``/optimizer/``,
 and what layers save by methods of their own with ``/own/`` and ``/assets/``; the text
-of a tokenizer is ``/tokenizer``.
+of a tokenizer is ``/tokenizer``; ``beside.py`` has what begins with ``/beside/``.
 The description of the model is packed JSON in the metadata.
 """
 
@@ -23,6 +23,7 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 from exburn.runtime.files.atomic import path_of, target_of
 from exburn.runtime.files.ordinary import HDF5, ZIP, Source
+from exburn.saving.beside import Beside
 from exburn.saving.header import MAX_HEADER
 from exburn.saving.json_text import fits, pack_text, parse_json
 from exburn.saving.keras_config import modernize
@@ -93,6 +94,29 @@ def save_model(
             "a model is saved as one file, received zipped=False",
             hint="Leave the argument out; max_shard_size splits a large file.",
         )
+    write_model(
+        model,
+        filepath,
+        overwrite,
+        include_optimizer=include_optimizer,
+        max_shard_size=max_shard_size,
+    )
+
+
+def write_model(
+    model: Any,
+    filepath: Any,
+    overwrite: bool = True,
+    *,
+    include_optimizer: bool = True,
+    max_shard_size: Any = "5GB",
+    beside: Beside | None = None,
+) -> Path:
+    """As ``save_model``, with what lies beside the model in the file.
+
+    Returns:
+        The file.
+    """
     path = _path(filepath, overwrite)
     limit = byte_count(max_shard_size, "save")
     if not isinstance(model, Layer):
@@ -120,7 +144,9 @@ def save_model(
         tokenizer=tokenizer,
         include_optimizer=include_optimizer,
         max_shard_size=limit,
+        beside=beside,
     )
+    return path
 
 
 def _write(
@@ -133,6 +159,7 @@ def _write(
     tokenizer: dict[str, Any] | None,
     include_optimizer: bool,
     max_shard_size: int | None,
+    beside: Beside | None,
 ) -> None:
     """Writes what describes a model, which is plain data by now.
 
@@ -144,6 +171,7 @@ def _write(
         tokenizer: What is told of the tokenizer beside its text, which is a tensor.
         include_optimizer: Whether that state is written.
         max_shard_size: Bytes from which on the tensors go into several files.
+        beside: What else lies in the file.
     """
     about: dict[str, Any] = {"model": description, "compile": compiled}
     if tokenizer is not None:
@@ -164,6 +192,9 @@ def _write(
             hint="Save its weights: model.save_weights(path).",
         )
     metadata = {"model": pack_text(text)}
+    if beside is not None:
+        metadata |= beside.metadata()
+        tensors = tensors | beside.tensors()
     write_tensors(path, tensors, metadata, format=FORMAT, max_shard_size=max_shard_size)
 
 

@@ -20,22 +20,25 @@ class ModelBond:
 
     Args:
         model: A built model.
+        digest: That it must have; by default the one that it has.
 
     Attributes:
         digest: Of its weights as they were: 64 hexadecimal digits.
     """
 
-    def __init__(self, model: Network):
+    def __init__(self, model: Network, digest: str | None = None):
         self.model = model
-        self.digest = weights_digest(model)
-        self._arrays = _references(model)
+        self._arrays: list[Any] = [] if digest else _references(model)
+        self.digest = digest or weights_digest(model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModelBond, (self.model, self.digest)
 
     def check(self, op: str) -> None:
         """Raises ``ArgumentError`` if the model has other weights by now."""
-        if all(
-            reference() is array
-            for reference, array in zip(self._arrays, _arrays(self.model), strict=True)
-        ):
+        arrays = _arrays(self.model)
+        same = map(lambda ref, array: ref() is array, self._arrays, arrays)
+        if len(arrays) == len(self._arrays) and all(same):
             return
         check_digest(self.model, self.digest, op)
         self._arrays = _references(self.model)

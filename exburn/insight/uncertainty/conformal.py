@@ -63,6 +63,10 @@ class ConformalScore:
     seed: int | None = None
     spread: int | Callable[[Any], Any] | None = None
 
+    def spread_of(self, rows: LabelledRows) -> np.ndarray | None:
+        """The spread by a function of the inputs; ``None`` if there is none."""
+        return rows.call(self.spread) if callable(self.spread) else None
+
     def of_classes(self, p: np.ndarray, stream: int) -> np.ndarray:
         """Scores ``[rows, classes]``; the streams of draws are apart."""
         draws = None
@@ -106,6 +110,10 @@ class ConformalPredictor(Predictor):
     def value_shape(self) -> tuple[Any, ...]:
         return _value_shape(self.head, self.score.name)
 
+    @property
+    def needs_outputs_alone(self) -> bool:
+        return not callable(self.score.spread)
+
     def threshold(self, level: float = 0.9) -> np.ndarray:
         """The largest score of what is in a set.
 
@@ -142,7 +150,16 @@ class ConformalPredictor(Predictor):
         return [self.scores[self.labels == c] for c in range(self.head.classes)]
 
     def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        output, spread = _outputs(self.head, self.score, rows, batch_size, op)
+        spread = self.score.spread_of(rows)
+        return self._of_parts(rows.outputs(batch_size), spread, op)
+
+    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
+        if callable(self.score.spread):
+            return super()._of_outputs(outputs, op)
+        return self._of_parts(outputs, None, op)
+
+    def _of_parts(self, outputs: Any, spread: Any, op: str) -> Forecast:
+        output, spread = _read_outputs(self.head, self.score, outputs, spread, op)
         if self.head.has_classes:
             return Forecast(output)
         mean = output
@@ -328,12 +345,13 @@ def conformal(
             reason = f"by_class needs rows of each class: none are of {counts.argmin()}"
             raise DataError(_OP, reason)
     bond = ModelBond(model)
-    output_values, spreads = _outputs(head, how, rows, batch_size, _OP)
+    spreads = how.spread_of(rows)
+    values, spreads = _read_outputs(head, how, rows.outputs(batch_size), spreads, _OP)
     if head.has_classes:
-        all_scores = how.of_classes(output_values, 0)
+        all_scores = how.of_classes(values, 0)
         scores = np.take_along_axis(all_scores, targets[:, None], 1)[:, 0]
     else:
-        scores = value_scores(targets, output_values, name, spreads)
+        scores = value_scores(targets, values, name, spreads)
     _warn_of_order(x, scores)
     labels = targets if by_class else None
     return ConformalPredictor(head, bond.digest, bond, how, scores, labels)
@@ -390,21 +408,22 @@ def _value_shape(head: OutputHead, name: str) -> tuple[Any, ...]:
     return head.shape[1:-1] if name == "quantile" else head.shape[1:]
 
 
-def _outputs(
-    head: OutputHead, how: ConformalScore, rows: LabelledRows, size: int, op: str
+def _read_outputs(
+    head: OutputHead,
+    how: ConformalScore,
+    outputs: Any,
+    spread: np.ndarray | None,
+    op: str,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Probabilities or values of rows, and their spread if the score has one."""
-    outputs = rows.outputs(size)
     values = head.of(outputs)
     check_finite_rows(values, "the output", op)
     if head.has_classes:
         return head.probabilities(values, op), None
-    if how.spread is None:
-        return values, None
-    if callable(how.spread):
-        spread = rows.call(how.spread)
-    else:
+    if isinstance(how.spread, int):
         spread = np.asarray(jax.tree.leaves(outputs)[how.spread]).astype(np.float64)
+    if spread is None:
+        return values, None
     if spread.ndim + 1 == values.ndim and values.shape[-1] == 1:
         spread = spread[..., None]
     if spread.shape != values.shape:

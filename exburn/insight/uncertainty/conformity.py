@@ -1,4 +1,4 @@
-"""How ill a target fits a prediction, as a number: the scores of conformal sets.
+"""Sets and intervals: how ill a target fits a prediction, and what sets hold.
 
 Plain functions of arrays. A set holds every target whose score is at most that of the
 ``k``-th smallest of ``n`` other rows, ``k = ceil((n + 1) · level)``: if all rows are
@@ -128,3 +128,22 @@ def intervals(
         return np.stack([output[..., 0] - bound, output[..., -1] + bound], -1)
     reach = bound if spread is None else bound * spread
     return np.stack([output - reach, output + reach], -1)
+
+
+def contains(sets: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Whether each target is in its set of classes, or in its interval.
+
+    Example:
+        >>> contains(np.array([[True, False]]), np.array([1])).tolist()
+        [False]
+        >>> contains(np.array([[0.0, 2.0]]), np.array([1.5])).tolist()
+        [True]
+    """
+    if sets.dtype == bool:
+        return np.take_along_axis(sets, targets[..., None], -1)[..., 0]
+    return (sets[..., 0] <= targets) & (targets <= sets[..., 1])
+
+
+def sizes_of(sets: np.ndarray) -> np.ndarray:
+    """The number of classes of each set, or the width of each interval."""
+    return sets.sum(-1) if sets.dtype == bool else sets[..., 1] - sets[..., 0]

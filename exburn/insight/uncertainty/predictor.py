@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,6 +18,13 @@ from exburn.insight.uncertainty.outputs import FAMILIES, LabelledRows, OutputHea
 from exburn.insight.uncertainty.prediction import Forecast, Prediction, check_level
 from exburn.insight.uncertainty.report import UncertaintyReport, make_report
 from exburn.models.network import Network
+from exburn.runtime.files.atomic import path_of
+from exburn.saving.beside import Beside, read_beside
+from exburn.saving.json_text import damage_error
+from exburn.saving.model import load_model, write_model
+
+if TYPE_CHECKING:
+    from exburn.serving.http.endpoint import Endpoint
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a report's curve of coverage
 
@@ -24,8 +33,8 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a report's curve of coverag
 class Predictor(Insight):
     """A model's predictions with their doubt, by one method.
 
-    A subclass writes ``_forecast``, ``_sets``, ``own_content`` and ``from_own`` beside
-    what an ``Insight`` writes.
+    A subclass writes ``_of_outputs`` or ``_forecast``, ``_sets``, ``own_content`` and
+    ``from_own`` beside what an ``Insight`` writes.
 
     Attributes:
         head: The output that is predicted.
@@ -43,7 +52,20 @@ class Predictor(Insight):
 
     def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
         """The mean of each row, and what its sets are made of."""
-        raise NotImplementedError
+        return self._of_outputs(rows.outputs(batch_size), op)
+
+    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
+        """A forecast by the outputs of the model alone.
+
+        Raises:
+            ArgumentError: The method computes more than these.
+        """
+        raise ArgumentError(
+            op,
+            f"{self.method!r} needs more than the outputs of the model, so that it "
+            "cannot be served",
+            hint="Those of conformal sets and of scaling are enough.",
+        )
 
     def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
         """Sets of classes ``[rows, classes]``, or intervals ``[rows, …, 2]``."""
@@ -53,6 +75,11 @@ class Predictor(Insight):
     def value_shape(self) -> tuple[Any, ...]:
         """The shape of the values of a row."""
         return self.head.shape[1:]
+
+    @property
+    def needs_outputs_alone(self) -> bool:
+        """Whether ``_of_outputs`` makes a forecast, so that it can be served."""
+        return type(self)._of_outputs is not Predictor._of_outputs
 
     def check_reach(self, level: float, op: str) -> None:
         """Raises ``ArgumentError`` if there are no sets at a level."""
@@ -135,6 +162,87 @@ class Predictor(Insight):
         """
         check_digest(model, self.digest, f"{type(self).__name__}.of")
         return dataclasses.replace(self, bond=ModelBond(model))
+
+    def save(self, path: Any, *, with_model: bool = False) -> Path:
+        """Writes a sealed file, whole or not at all.
+
+        Args:
+            with_model: Whether it is the file of the model, which ``load_model`` reads
+                as ever, with the predictor beside it; ``exburn serve`` then answers
+                sets. Without it the file is small, and needs ``.of(model)``.
+
+        Returns:
+            The file.
+
+        Raises:
+            ArgumentError: The model's weights are others by now, or there is none.
+            SaveError: The system refuses.
+        """
+        if not with_model:
+            return super().save(path)
+        model = self.model_of("save")
+        beside = Beside(self.kind, *self.to_content())
+        return write_model(model, path, beside=beside)
+
+    @classmethod
+    def load(cls, path: Any, custom_objects: Mapping[str, Any] | None = None) -> Self:
+        """Reads what ``save`` wrote, with its model if that is in the file.
+
+        Args:
+            custom_objects: Classes and functions of the model by name.
+
+        Raises:
+            ModelFormatError: It is damaged, or something else.
+            ArgumentError: There is no such file.
+            LoadError: The system refuses to read it.
+        """
+        op = f"{cls.__name__}.load"
+        path = path_of(path, ".exburn", op, exists=True)
+        beside = read_beside(path, op)
+        if beside is None:
+            return super().load(path)
+        if beside.kind != cls.kind:
+            reason = f"the file holds no {cls.kind}"
+            raise damage_error(op, path, reason, received=beside.kind)
+        found = cls._of_file(op, path, beside.settings, beside.arrays)
+        return found.of(load_model(path, custom_objects))
+
+    def as_endpoint(self, level: float = 0.9) -> Endpoint:
+        """What a server answers by: ``mean`` and ``sets`` of each request.
+
+        ``Server({"digits": predictor})`` asks for it. A request may name another level
+        among its parameters: ``{"parameters": {"level": 0.95}}``.
+
+        Args:
+            level: Where a request says nothing.
+
+        Raises:
+            ArgumentError: The level is out of reach, the weights are others by now, or
+                the method needs more than the outputs of the model.
+        """
+        from exburn.serving.http.endpoint import Endpoint
+
+        op = f"{type(self).__name__}.as_endpoint"
+        self.check_reach(check_level(op, level), op)
+        if not self.needs_outputs_alone:
+            self._of_outputs(None, op)
+        mean = (-1, self.head.classes) if self.head.has_classes else None
+        mean = mean or (-1, *self.value_shape)
+        sets = ("BOOL", mean) if self.head.has_classes else ("FP64", (*mean, 2))
+        return Endpoint(
+            self.model_of(op),
+            outputs={"mean": ("FP64", mean), "sets": sets},
+            answer=functools.partial(self._answer, level),
+        )
+
+    def _answer(
+        self, level: float, outputs: Any, parameters: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """The answer to a request, by the outputs of the model."""
+        level = check_level("serving", parameters.get("level", level))
+        self.check_reach(level, "serving")
+        forecast = self._of_outputs(outputs, "serving")
+        return {"mean": forecast.mean, "sets": self._sets(forecast, level)}
 
     def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         settings, arrays = self.own_content()

@@ -10,6 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from exburn.insight.insight import Insight
+from exburn.insight.uncertainty.conformity import contains, sizes_of
 from exburn.tuning.calibration import Calibration, calibration
 from exburn.visualization.figures import new_figure
 
@@ -234,22 +235,3 @@ def make_report(
         class_coverage=by_class,
         **about,
     )
-
-
-def contains(sets: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Whether each target is in its set of classes, or in its interval.
-
-    Example:
-        >>> contains(np.array([[True, False]]), np.array([1])).tolist()
-        [False]
-        >>> contains(np.array([[0.0, 2.0]]), np.array([1.5])).tolist()
-        [True]
-    """
-    if sets.dtype == bool:
-        return np.take_along_axis(sets, targets[..., None], -1)[..., 0]
-    return (sets[..., 0] <= targets) & (targets <= sets[..., 1])
-
-
-def sizes_of(sets: np.ndarray) -> np.ndarray:
-    """The number of classes of each set, or the width of each interval."""
-    return sets.sum(-1) if sets.dtype == bool else sets[..., 1] - sets[..., 0]

@@ -71,8 +71,8 @@ class ScaledPredictor(Predictor):
             )
         return float(1 / self.factors[0])
 
-    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        output = self.head.of(rows.outputs(batch_size))
+    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
+        output = self.head.of(outputs)
         check_finite_rows(output, "the output", op)
         z = self.head.scores(output) * self.factors + self.offsets
         return Forecast(softmax(z))

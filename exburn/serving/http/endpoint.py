@@ -26,6 +26,9 @@ class Endpoint:
             ``preprocessing`` of its own, so that its inputs are not the model's:
             ``{"text": ("BYTES", (-1,))}``. It is called with the array, or with a dict
             of several.
+        outputs: ``{name: (datatype, shape)}`` of what ``answer`` returns.
+        answer: ``f(outputs, parameters)``, which makes arrays by name of the model's
+            outputs and the parameters of a request, in place of the outputs.
         stream: What generates: ``f(request)``, which yields dicts or texts; or an
             object with such a method ``stream``. See docs/server.md.
 
@@ -45,8 +48,14 @@ class Endpoint:
         *,
         images: Images | Mapping[str, Images] | bool | None = None,
         inputs: Mapping[str, tuple[str, Sequence[int]]] | None = None,
+        outputs: Mapping[str, tuple[str, Sequence[int]]] | None = None,
+        answer: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] | None = None,
         stream: Any = None,
     ):
+        self.outputs = None if outputs is None else dict(outputs)
+        self.answer = answer
+        if (answer is None) != (outputs is None):
+            raise ArgumentError("Endpoint", "answer and outputs belong together")
         self.model, self.images = model, Images() if images is True else images
         self.inputs = None if inputs is None else dict(inputs)
         self.stream: Callable[[dict[str, Any]], Any] | None = None
@@ -60,13 +69,14 @@ class Endpoint:
                 )
         if model is None and stream is None:
             raise ArgumentError("Endpoint", "a model or a stream is needed")
-        for name, (datatype, shape) in (self.inputs or {}).items():
+        named = [*(self.inputs or {}).items(), *(self.outputs or {}).items()]
+        for name, (datatype, shape) in named:
             sizes = [n for n in shape if isinstance(n, int) and n >= -1]
             is_datatype = datatype in (*DATATYPES, BYTES)
             if not is_datatype or len(sizes) != len(shape) or list(shape[:1]) != [-1]:
                 raise ArgumentError(
                     "Endpoint",
-                    f"the input {name!r} must have a datatype and a shape that begins "
+                    f"{name!r} must have a datatype and a shape that begins "
                     f"with -1, received {datatype!r} and {shape!r}",
                     hint='As in {"text": ("BYTES", (-1,))}.',
                 )
@@ -82,10 +92,14 @@ class Endpoint:
         """The endpoint of what a server is given.
 
         What has a method ``stream`` generates, and is served beside that if it can be.
-        A model with a tokenizer writes texts.
+        A model with a tokenizer writes texts. What has a method ``as_endpoint``, as a
+        predictor of sets, says itself how it is served.
         """
         if isinstance(model, cls):
             return model
+        as_endpoint: Any = getattr(model, "as_endpoint", None)
+        if as_endpoint is not None:
+            return as_endpoint()
         if isinstance(model, TextStream):
             return cls(stream=model)
         if getattr(model, "tokenizer", None) is not None:
@@ -95,7 +109,13 @@ class Endpoint:
         return cls(model if callable(model) else None, stream=model)
 
     def of_model(self, model: Any) -> Endpoint:
-        """The same for another model: that of a file."""
+        """The same for another model: that of a file, or what lies beside it."""
+        own = Endpoint.of(model) if hasattr(model, "as_endpoint") else Endpoint(model)
         return Endpoint(
-            model, images=self.images, inputs=self.inputs, stream=self.stream
+            own.model,
+            images=self.images,
+            inputs=self.inputs,
+            outputs=self.outputs or own.outputs,
+            answer=self.answer or own.answer,
+            stream=self.stream,
         )

@@ -94,7 +94,11 @@ class Inference:
             entry, request, output = await self._ask(
                 name, version, body, header, reservation, leaving
             )
-        outputs = entry.signature.unpack(output)
+        if (make := entry.endpoint.answer) is None:
+            outputs = entry.signature.unpack(output)
+        else:
+            large = entry.signature.answer_bytes(request.rows) > _LARGE
+            outputs = await _maybe_in_thread(large, make, output, request.parameters)
         size = sum(array.nbytes for array in outputs.values())
         if size > _LARGE:
             reservation.take(size * (1 if request.binary else _AS_TEXT))

@@ -54,6 +54,7 @@ class InferenceRequest:
         binary: Whether outputs come in binary if nothing is said.
         timeout: Seconds that the caller gives it, or ``None``.
         files: Inputs that are still image files, by name; see ``decode_images``.
+        parameters: All that the request says beside its tensors.
     """
 
     id: str
@@ -62,6 +63,7 @@ class InferenceRequest:
     binary: bool
     timeout: float | None
     files: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -109,7 +111,9 @@ def parse_request(
     outputs = _parse_outputs(message.get("outputs"), signature, binary)
     reader = _InputReader(signature, tensors, len(body), max_rows)
     inputs, files = reader.read_all(message.get("inputs"))
-    return InferenceRequest(request_id, inputs, outputs, binary, timeout, files)
+    return InferenceRequest(
+        request_id, inputs, outputs, binary, timeout, files, parameters
+    )
 
 
 def _parse_raw(

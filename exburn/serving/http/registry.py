@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from exburn.core.lazy_names import load_predictor
 from exburn.errors import ArgumentError
+from exburn.runtime.files.atomic import path_of
 from exburn.saving import load_model
+from exburn.saving.beside import read_beside
 from exburn.serving.http.endpoint import Endpoint
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.signature import Signature
@@ -118,10 +121,10 @@ class Registry:
                     hint="Give it another: Server({'name': model}), or serve --name.",
                 )
         if isinstance(model, str | Path):
-            model = load_model(model)
+            model = _load(model)
         endpoint = Endpoint.of(model)
         if isinstance(endpoint.model, str | Path):
-            endpoint = endpoint.of_model(load_model(endpoint.model))
+            endpoint = endpoint.of_model(_load(endpoint.model))
         owns_text = not isinstance(model, Endpoint | TextStream)
         options = self._options
         entry = Entry(name, version, endpoint, options, owns_text=owns_text)
@@ -165,3 +168,10 @@ class Registry:
         until = time.monotonic() + timeout
         for entry in self:
             entry.close(max(until - time.monotonic(), 0))
+
+
+def _load(path: str | Path) -> Any:
+    """The model of a file; where a predictor of sets lies beside it, that."""
+    if read_beside(path_of(path, ".exburn", "Server", exists=True), "Server") is None:
+        return load_model(path)
+    return load_predictor(path)

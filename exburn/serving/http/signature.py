@@ -51,6 +51,11 @@ class Signature:
                 for name, (datatype, shape) in endpoint.inputs.items()
             }
             self._named = True
+        if endpoint.outputs is not None:
+            self.outputs = {
+                name: Tensor(name, datatype, tuple(shape))
+                for name, (datatype, shape) in endpoint.outputs.items()
+            }
         self.images = self._find_images(serving._computation.model, endpoint.images)
 
     def _find_images(self, model: Any, choice: Any) -> dict[str, Images]:
