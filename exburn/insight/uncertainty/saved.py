@@ -7,13 +7,21 @@ from typing import Any
 
 from exburn.errors.boundary import api_boundary
 from exburn.insight.uncertainty.conformal import ConformalPredictor
+from exburn.insight.uncertainty.laplace import LaplacePredictor
 from exburn.insight.uncertainty.predictor import Predictor
+from exburn.insight.uncertainty.samples import SampledPredictor
 from exburn.insight.uncertainty.scaling import ScaledPredictor
 from exburn.saving.beside import read_beside
 from exburn.saving.json_text import damage_error
 
 KINDS: Mapping[str, type[Predictor]] = {
-    kind.kind: kind for kind in (ConformalPredictor, ScaledPredictor)
+    kind.kind: kind
+    for kind in (
+        ConformalPredictor,
+        LaplacePredictor,
+        SampledPredictor,
+        ScaledPredictor,
+    )
 }
 
 

@@ -16,6 +16,8 @@ from exburn.command_line.main import main
 from exburn.core.lazy_names import load_predictor
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.insight.uncertainty.conformal import ConformalPredictor
+from exburn.insight.uncertainty.predictor import Predictor
+from exburn.insight.uncertainty.saved import KINDS
 from exburn.insight.uncertainty.scaling import ScaledPredictor
 from exburn.saving.beside import read_beside
 
@@ -80,6 +82,21 @@ def test_scaling_lies_beside_a_model_too(model, tmp_path):
     np.testing.assert_array_equal(again.predict(NEW).mean, scaled.predict(NEW).mean)
     with pytest.raises(ModelFormatError, match="no conformal predictor"):
         ConformalPredictor.load(path)
+
+
+def test_methods_that_need_more_than_outputs_are_not_served(model, tmp_path):
+    laplace = model.uncertainty(X, Y, method="laplace")
+    again = load_predictor(laplace.save(tmp_path / "a.exburn", with_model=True))
+    np.testing.assert_allclose(again.predict(NEW).mean, laplace.predict(NEW).mean)
+    with pytest.raises(ArgumentError, match="cannot be served"):
+        again.as_endpoint()
+
+
+def test_every_kind_of_predictor_is_read():
+    def below(kind):
+        return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
+
+    assert set(KINDS.values()) == {k for k in below(Predictor) if hasattr(k, "kind")}
 
 
 def test_other_files_hold_no_predictor_with_a_model(model, sure, tmp_path):
