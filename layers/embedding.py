@@ -18,6 +18,7 @@ from exburn.layers.contract.adaptable import Adaptable
 from exburn.module.layer_options import CommonOptions
 from exburn.runtime.kernels.head_loss import CLASSES, Head
 from exburn.runtime.kernels.padded_matmul import wide_product
+from exburn.runtime.sharding.current import whole_rows
 
 
 class EmbeddingOptions(CommonOptions, total=False):
@@ -147,8 +148,8 @@ class Embedding(Adaptable):
     def _rows(self, indices):
         table, ctx = self.embeddings.get_value(), forward_context.current()
         if ctx is not None and ctx.tables is not None:
-            return self.cast(ctx.tables.rows(table, indices))
-        return self.cast(jnp.take(table, indices, 0, mode="clip"))
+            return whole_rows(self.cast(ctx.tables.rows(table, indices)))
+        return whole_rows(self.cast(jnp.take(table, indices, 0, mode="clip")))
 
     def compute_mask(self, inputs, mask=None):
         return inputs != 0 if self.mask_zero else None

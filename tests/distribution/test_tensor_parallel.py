@@ -11,6 +11,7 @@ import exburn
 from exburn import layers
 from exburn.distribution import DeviceMesh, tensor_parallel
 from exburn.errors import LayoutError, NotBuiltError
+from exburn.runtime.kernels import head_loss
 from exburn.runtime.sharding.strategies import make_distribution
 
 MESH = {"data": 2, "model": 4}
@@ -321,6 +322,44 @@ def test_a_step_gathers_no_weights():
     # that of the lookup.
     sums = re.findall(r"= f32\[(?:64,16|8,8,16)\]\S* all-reduce\(", text)
     assert len(sums) == 5, sums
+
+
+@on_devices
+def test_a_vocabulary_that_does_not_divide_gathers_no_activations():
+    """Its table is divided by columns; the loss fills up classes for each device."""
+    tokens = np.random.default_rng(0).integers(0, 1_027, (16, 8))
+
+    def made(**options):
+        x = exburn.Input((8,), dtype="int32")
+        table = layers.ReversibleEmbedding(1_027, 64, name="table")
+        h = table(x)
+        h = h + layers.Dense(64)(layers.Dense(256, "relu")(h))
+        model = exburn.Model(x, table(h, reverse=True))
+        if options:
+            options["layout"] = tensor_parallel(model)
+        loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, metrics=["accuracy"], seed=3, **options)
+        return model
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(head_loss.SCORES, "cpu", 0)
+        patch.setitem(head_loss.CHUNK, "cpu", 1_024)
+        patch.setattr(head_loss, "ROWS", (4, 8))
+        alone, spread = made(), made(mesh={"data": 4, "model": 2})
+        spread.set_weights(alone.get_weights())
+        sent = spread.plan(16, tokens[:1], tokens[:1], largest=False).collectives
+        found, expected = (
+            model.fit(tokens, np.roll(tokens, -1, 1), 16, 4, verbose=0).history
+            for model in (spread, alone)
+        )
+    table = 1_027 * 64 * 4
+    assert max(c.nbytes for c in sent if c.kind != "all-reduce") <= table
+    gathered = [c.nbytes for c in sent if c.kind == "all-gather" and c.nbytes >= 2_048]
+    assert len(gathered) <= 2, gathered  # the table, and what was looked up
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5)
+    for a, b in zip(spread.get_weights(), alone.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 @on_devices

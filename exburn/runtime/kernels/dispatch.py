@@ -8,7 +8,9 @@ Replaces: nothing.
 Runs: at each trace of a module that has a kernel. Kernels run on NVIDIA's GPUs, Ampere
 or later, unless ``config.disable_gpu_kernels()`` was called or JAX has no Triton: on
 one, whatever else the host has, and on all of a mesh that divides the batch and nothing
-else, where each has whole rows. Each kernel's own condition asks for dtype and size.
+else, where each has whole rows. Where a mesh divides features, too, those run whose
+rows are whole on every device, or are of heads (``beside_features``). Each kernel's own
+condition asks for dtype and size.
 
 Gain: not measured on its own; each kernel's module has its figures. Values and times
 were compared once in each process, too: that cost a first start 2 to 5 s for each
@@ -17,6 +19,7 @@ width, more than it could save.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import warnings
@@ -29,24 +32,48 @@ from jax.sharding import PartitionSpec
 from exburn.config import is_gpu_kernels_enabled
 from exburn.runtime import portable
 from exburn.runtime.device import chosen_platform
-from exburn.runtime.sharding.current import is_spread, row_division, row_parts
+from exburn.runtime.sharding.current import (
+    feature_division,
+    feature_parts,
+    is_spread,
+    row_division,
+    row_parts,
+)
 
 
-def runs_kernels() -> bool:
+@dataclasses.dataclass(frozen=True)
+class OfHeads:
+    """The axis of rows, and that of heads, which devices may divide, too."""
+
+    rows: int = 0
+    heads: int = 1
+
+
+#: The axis of rows, or that and the one of heads; ``None`` for an array that is whole.
+Axes = int | OfHeads | None
+
+
+def runs_kernels(beside_features: bool = False) -> bool:
     """True if kernels of Triton run here; else `why_not` has the reason.
+
+    Args:
+        beside_features: Whether the kernel runs on a mesh that divides features, too.
 
     Example:
         >>> runs_kernels() and jax.default_backend() != "gpu"
         False
     """
-    return why_not() is None
+    return why_not(beside_features) is None
 
 
-def why_not() -> str | None:
+def why_not(beside_features: bool = False) -> str | None:
     """The reason why kernels of Triton do not run here; ``None`` if they do.
 
     Where several devices share a row, XLA must be able to split the work. Triton
     compiles for NVIDIA's GPUs from Ampere (2020) on.
+
+    Args:
+        beside_features: As of `runs_kernels`.
     """
     if not is_gpu_kernels_enabled():
         return "config.disable_gpu_kernels() was called"
@@ -55,7 +82,7 @@ def why_not() -> str | None:
     platform = chosen_platform()
     if platform != "gpu":
         return f"the device is a {platform}"
-    if is_spread() and row_division() is None:
+    if is_spread() and _division(beside_features) is None:
         return "the arrays lie on several devices, which divide more than the batch"
     capability = getattr(jax.devices()[0], "compute_capability", "")
     is_number = capability.replace(".", "", 1).isdigit()
@@ -69,28 +96,42 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
-def device_part(x: Any, axis: int = 0) -> Any:
+def _division(beside_features: bool) -> tuple[Any, tuple, tuple] | None:
+    """The mesh, the axes that divide the batch, and those that divide heads."""
+    if (division := row_division()) is not None:
+        return *division, ()
+    return feature_division() if beside_features else None
+
+
+def device_part(x: Any, axis: int = 0, heads: int | None = None) -> Any:
     """What one device has of an array whose rows the devices divide.
 
     Args:
         x: The array; of one device all of it.
         axis: Its axis of rows.
+        heads: Its axis of heads, if it has one.
 
     Returns:
         The array, or the spec of the part; ``None`` where devices cannot divide it
         evenly into whole rows, so that no kernel runs.
     """
-    parts = row_parts()
-    if parts == 1:
+    parts = {axis: row_parts()}
+    if heads is not None:
+        parts[heads] = feature_parts()
+    if all(n == 1 for n in parts.values()):
         return x
-    if axis >= len(x.shape) - 1 or x.shape[axis] % parts:
+    if any(a >= len(x.shape) - 1 or x.shape[a] % n for a, n in parts.items()):
         return None
-    shape = [n // parts if a == axis else n for a, n in enumerate(x.shape)]
+    shape = [n // parts.get(a, 1) for a, n in enumerate(x.shape)]
     return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
 
 
 def by_rows(
-    function: Callable[..., Any], rows: tuple, results: Any, **static: Any
+    function: Callable[..., Any],
+    rows: tuple[Axes, ...],
+    results: Any,
+    beside_features: bool = False,
+    **static: Any,
 ) -> Callable[..., Any]:
     """A function of arrays, which each device of a mesh calls with the rows it has.
 
@@ -99,9 +140,12 @@ def by_rows(
 
     Args:
         function: It, called with arrays, of which each is whole or a part.
-        rows: The axis of rows of each argument; ``None`` for an array that is whole.
+        rows: The axis of rows of each argument, or ``OfHeads``; ``None`` for an array
+            that is whole.
         results: The same of its result, or of each: ``None`` for a sum over rows, which
             is added up over the devices.
+        beside_features: Whether it does so, too, on a mesh that divides features: all
+            devices that have a row compute the same of it, or have some of its heads.
         **static: Further arguments.
 
     Example:
@@ -111,10 +155,10 @@ def by_rows(
         [2.0, 2.0, 2.0]
     """
     call = functools.partial(function, **static)
-    division = row_division()
+    division = _division(beside_features)
     if division is None:
         return call
-    mesh, names = division
+    mesh, names, across = division
 
     def run(*parts: Any) -> Any:
         return _map(
@@ -123,8 +167,13 @@ def by_rows(
             call(*parts),
         )
 
-    def spec(axis: int | None) -> PartitionSpec:
-        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, names)
+    def spec(axes: Axes) -> PartitionSpec:
+        if axes is None:
+            return PartitionSpec()
+        if isinstance(axes, int):
+            return PartitionSpec(*[None] * axes, names)
+        places = {axes.rows: names, axes.heads: across}
+        return PartitionSpec(*map(places.get, range(max(places) + 1)))
 
     # That results of a sum are equal everywhere cannot be checked through a kernel.
     return jax.shard_map(

@@ -65,7 +65,8 @@ def fits(x: Any) -> bool:
     if half and lanes == _FEW_LANES:
         suits = suits and samples >= _MANY_SAMPLES
     steps = (_samples(kind, samples, lanes) for kind in (_AHEAD, _BACK))
-    return suits and not any(samples % step for step in steps) and runs_kernels()
+    even = not any(samples % step for step in steps)
+    return suits and even and runs_kernels(beside_features=True)
 
 
 def _samples(bounds: tuple[int, int], samples: int, lanes: int) -> int:
@@ -120,7 +121,7 @@ normalize.defvjp(_forward, _backward)
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _values(x, gamma, beta, epsilon):
     """The output, and of each sample its mean and one over its deviation."""
-    run = by_rows(_call_ahead, (0, None, None), (0, 0, 0), epsilon=epsilon)
+    run = by_rows(_call_ahead, (0, None, None), (0, 0, 0), True, epsilon=epsilon)
     return run(x, gamma, beta)
 
 
@@ -149,7 +150,7 @@ def _call_ahead(x, gamma, beta, epsilon):
 @jax.custom_jvp
 def _gradients(x, gamma, mean, scale, dy):
     """The gradients of ``x``, ``gamma`` and ``beta``."""
-    run = by_rows(_call_back, (0, None, 0, 0, 0), (0, None, None))
+    run = by_rows(_call_back, (0, None, 0, 0, 0), (0, None, None), True)
     return run(x, gamma, mean, scale, dy)
 
 

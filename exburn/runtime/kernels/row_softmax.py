@@ -22,7 +22,14 @@ import jax
 import jax.numpy as jnp
 
 from exburn.runtime.cached_trace import traced_once
-from exburn.runtime.kernels.dispatch import by_rows, device_part, options, runs_kernels
+from exburn.runtime.kernels.dispatch import (
+    Axes,
+    OfHeads,
+    by_rows,
+    device_part,
+    options,
+    runs_kernels,
+)
 from exburn.runtime.kernels.memory_bound import has_known_sizes
 
 _SCORES = 1024  # of a program
@@ -36,7 +43,7 @@ def fits(scores: Any) -> bool:
         >>> fits(jnp.ones((8, 64)))
         False
     """
-    if not has_known_sizes(scores) or (part := device_part(scores)) is None:
+    if not has_known_sizes(scores) or (part := _part(scores)) is None:
         return False
     size = scores.shape[-1]
     return (
@@ -44,8 +51,17 @@ def fits(scores: Any) -> bool:
         and _LEAST <= size <= _MOST
         and size & (size - 1) == 0
         and part.size // size % _rows(size) == 0
-        and runs_kernels()
+        and runs_kernels(beside_features=scores.ndim > 3)
     )
+
+
+def _part(scores: jax.Array) -> Any:
+    """What one device has of scores: ``[batch, heads, …]`` where there are heads."""
+    return device_part(scores, heads=1 if scores.ndim > 3 else None)
+
+
+def _axes(scores: jax.Array) -> Axes:
+    return OfHeads() if scores.ndim > 3 else 0
 
 
 def _rows(size: int) -> int:
@@ -80,12 +96,19 @@ softmax.defvjp(_forward, _backward)
 
 @jax.custom_jvp
 def _values(scores):
-    return by_rows(_call, (0,), 0, kernel=_softmax)(scores)
+    return _by_rows(_softmax, scores)
 
 
 @jax.custom_jvp
 def _gradient(weights, slopes):
-    return by_rows(_call, (0, 0), 0, kernel=_differentiate)(weights, slopes)
+    return _by_rows(_differentiate, weights, slopes)
+
+
+def _by_rows(kernel: Any, *arrays: jax.Array) -> jax.Array:
+    axes = _axes(arrays[0])
+    beside = isinstance(axes, OfHeads)
+    run = by_rows(_call, (axes,) * len(arrays), axes, beside, kernel=kernel)
+    return run(*arrays)
 
 
 # Derivatives of these two, for gradients of gradients, are XLA's.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import jax
+from jax.sharding import PartitionSpec
 
 from exburn.errors import LayoutError
 from exburn.errors.boundary import api_boundary
@@ -159,12 +161,39 @@ def feature_division() -> tuple[Mesh, tuple[str, ...], tuple[str, ...]] | None:
     return mesh, batch, tuple(name for name in mesh.axis_names if name not in batch)
 
 
+def feature_parts() -> int:
+    """Parts that features of what is traced now may be divided into."""
+    division = feature_division()
+    if division is None:
+        return 1
+    mesh, _, across = division
+    return math.prod(mesh.shape[name] for name in across)
+
+
 def to_all(value: Any) -> Any:
     """An array in a program, whole on every device of the distribution in force."""
     distribution = active()
     if distribution is None:
         return value
     return jax.lax.with_sharding_constraint(value, distribution.sharding())
+
+
+def whole_rows(value: Any) -> Any:
+    """An array in a program, each of whose rows is whole on the devices that have it.
+
+    Where a mesh divides features, XLA would hand on a division that suits one
+    operation, as of columns of a table, to all that follow it.
+
+    Args:
+        value: ``[batch, …]``
+    """
+    if (division := feature_division()) is None:
+        return value
+    _, batch, _ = division
+    if value.ndim < 2 or value.shape[0] % row_parts():
+        return value
+    sharding = active().sharding(PartitionSpec(batch or None))
+    return jax.lax.with_sharding_constraint(value, sharding)
 
 
 def trace_key() -> tuple:

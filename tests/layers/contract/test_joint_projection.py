@@ -20,7 +20,7 @@ def kernels(monkeypatch):
         return {"interpret": True}
 
     monkeypatch.setattr(short_attention, "options", options)
-    monkeypatch.setattr(short_attention, "runs_kernels", lambda: True)
+    monkeypatch.setattr(short_attention, "runs_kernels", lambda **_: True)
     monkeypatch.setattr(short_attention, "_TOKENS", (16,))
     monkeypatch.setattr(short_attention, "_SIZES", (16,))
     monkeypatch.setattr(short_attention, "_PROGRAMS", 1)

@@ -158,6 +158,28 @@ def test_kernels_on_a_mesh_agree_with_their_plain_forms(case):
 
 
 @on_devices
+@pytest.mark.parametrize("case", ["layer normalization", "softmax"])
+def test_kernels_beside_divided_features(case):
+    """Rows are whole on the devices that share them, heads are divided."""
+    function, (x, *others), tolerance = CASES[case]()
+    mixed = make_distribution({"data": 4, "model": 2}, {".*": (None, "model")})
+    spec = PartitionSpec("data", "model" if case == "softmax" else None)
+    at = mixed.sharding(spec)
+    plain = jax.jit(lambda *args: derivatives(function, *args))(x, *others)
+    with interpreting() as count, in_force(mixed):
+        program = jax.jit(lambda *args: derivatives(function, *args)).trace(
+            jax.device_put(x, at), *others
+        )
+        assert count(), "the kernel was not used"
+        compiled = program.lower().compile()
+        found = compiled(jax.device_put(x, at), *others)
+        assert not row_softmax.fits(normal(16, 3, 64, 16))  # three heads on two devices
+    close(found, plain, tolerance)
+    assert "all-gather" not in compiled.as_text()
+    assert found[1][0].sharding.is_equivalent_to(at, x.ndim)
+
+
+@on_devices
 def test_rows_that_devices_cannot_divide_are_left_to_xla():
     even, odd = normal(16, 8, 384), normal(12, 8, 384)
     with interpreting(), in_force(of_mesh(8)):
@@ -204,7 +226,7 @@ def test_kernels_are_compiled_for_the_rows_of_a_device():
         return one_pass_norm.normalize(x, weight, weight, 1e-3)
 
     with pytest.MonkeyPatch.context() as patch, in_force(mesh):
-        patch.setattr(one_pass_norm, "runs_kernels", lambda: True)
+        patch.setattr(one_pass_norm, "runs_kernels", lambda **_: True)
         program = jax.jit(normalized).trace(x, weight)
         text = program.lower(lowering_platforms=("cuda",)).as_text()
     (call,) = [line for line in text.splitlines() if "custom_call @__gpu" in line]
@@ -245,6 +267,9 @@ def test_meshes_on_which_kernels_run():
                 assert dispatch.device_part(normal(16, 4)).shape == (2, 4), name
         with in_force(mixed):
             assert "divide more than the batch" in str(dispatch.why_not())
+            assert dispatch.runs_kernels(beside_features=True)
+            part = dispatch.device_part(normal(16, 8, 4), heads=1)
+            assert part.shape == (8, 2, 4)
         with in_force(made["data"]), spread_by_hand():
             assert not dispatch.runs_kernels()
 

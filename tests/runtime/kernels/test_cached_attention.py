@@ -47,7 +47,7 @@ def _attend(case, few_bits, turned, by_kernel, monkeypatch):
             cache.note_turned(new, old, angles, rotary)
     with monkeypatch.context() as patch:
         if by_kernel:
-            patch.setattr(cached_attention.dispatch, "runs_kernels", lambda: True)
+            patch.setattr(cached_attention.dispatch, "runs_kernels", lambda **_: True)
             interpret = {"interpret": True}
             patch.setattr(cached_attention, "options", lambda *_, **__: interpret)
             patch.setattr(cached_attention, "SMALLEST", 2)
@@ -93,7 +93,7 @@ def test_the_kernel_lowers_for_a_gpu(monkeypatch):
         options = {"scale": 1.0, "window": None, "soft_cap": None}
         return cache.attend(Layer, query, key, key, whole=None, **options)
 
-    monkeypatch.setattr(cached_attention.dispatch, "runs_kernels", lambda: True)
+    monkeypatch.setattr(cached_attention.dispatch, "runs_kernels", lambda **_: True)
     half = jnp.bfloat16
     query, key = jnp.ones((1, 1, 4, 16), half), jnp.ones((1, 1, 2, 16), half)
     entry = [jnp.ones((1, 2, 64, 16), half)] * 2

@@ -55,7 +55,7 @@ def test_the_kernel_rounds_as_xla_does(monkeypatch):
         calls.append(warps)
         return {"interpret": True}
 
-    monkeypatch.setattr(float8_rounding, "runs_kernels", lambda: True)
+    monkeypatch.setattr(float8_rounding, "runs_kernels", lambda **_: True)
     monkeypatch.setattr(float8_rounding, "options", options)
     found = all_three(product)
     assert len(calls) == 3

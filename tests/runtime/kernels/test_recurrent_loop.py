@@ -72,7 +72,7 @@ def test_gradients_of_a_loops_gradients_are_those_of_xla(request, hoisted):
 
 
 def test_loops_that_are_left_to_xla(monkeypatch):
-    monkeypatch.setattr(recurrent_loop, "runs_kernels", lambda: True)
+    monkeypatch.setattr(recurrent_loop, "runs_kernels", lambda **_: True)
 
     def fits(step, units, dtype="float32"):
         xs = jax.ShapeDtypeStruct((7, 4, step.gates * units), dtype)
