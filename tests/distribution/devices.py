@@ -17,6 +17,7 @@ import importlib
 import multiprocessing
 import os
 import sys
+import threading
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -54,8 +55,20 @@ def _process():
     )
 
 
+def _end_with(parent):
+    """Ends the process with the one that it works for, however that ends.
+
+    Else it waits for tasks forever where a worker of pytest is killed: the pipe that
+    they come by stays open at its own end.
+    """
+    parent.join()
+    os._exit(1)
+
+
 def _begin(folder):
     """Divides the CPU, before JAX is started."""
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     flag = f"--xla_force_host_platform_device_count={COUNT}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     os.environ["JAX_PLATFORMS"] = "cpu"
