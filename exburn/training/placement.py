@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from exburn import layers
 from exburn.errors import LayoutError
 from exburn.module.traversal import iter_modules
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current, processes
 from exburn.runtime.sharding.arrays import put, to_host
 from exburn.runtime.sharding.strategies import Distribution
-from exburn.training.divided_positions import check_divided_positions
 from exburn.training.state import TrainState
 
 Bound = tuple[tuple, tuple[str, str]]
@@ -175,7 +175,7 @@ class OnMesh(OneDevice):
         results = [f"{path}/output" for path, _ in iter_modules(module)]
         self.distribution.check(shapes, results)
         if self.distribution.sequence_parts > 1:
-            check_divided_positions(module)
+            _check_positions(module)
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
@@ -368,6 +368,24 @@ class OnMesh(OneDevice):
             step=whole(state.step),
             seed=whole(state.seed),
         )
+
+
+def _check_positions(module: Any) -> None:
+    """Raises if a layer cannot compute sequences whose positions devices divide.
+
+    One that goes from position to position cannot. All others are right, for XLA
+    divides them as it divides any array: those of single positions have nothing to
+    send, windows read their neighbours' edges, what reads all positions gathers them.
+    """
+    for path, layer in iter_modules(module):
+        if isinstance(layer, layers.RNN | layers.Bidirectional):
+            kind = type(layer).__name__
+            raise LayoutError(
+                path or layer.name,
+                f"devices cannot divide the positions of a sequence: {kind} goes from "
+                "one to the next",
+                hint="Leave out the mesh's axis 'context': mesh='data' divides rows.",
+            )
 
 
 # What the pass backward makes again of weights that it gathers again, and of all else:

@@ -228,6 +228,7 @@ class ProjectedAttention(Layer):
         fold = Fold(query.shape, value.shape, self._attention_axes)
         positions = query_mask, value_mask, key_mask
         mask = fold.whole_mask(attention_mask, *positions)
+        simple = attention_mask is None and fold.trivial and not return_attention_scores
         x = fold.query(query)
         same = query is value and value is key
         cache = current_cache()
@@ -256,13 +257,8 @@ class ProjectedAttention(Layer):
                 q, k = self.rotary(q), self.rotary(k)
             if cache is not None:
                 out, weights = self._attend_cached(cache, q, k, v), None
-            elif (
-                attention_mask is None
-                and fold.trivial
-                and not return_attention_scores
-                and self._goes_round(q, k, v, use_causal_mask, training)
-            ):
-                out = self._attend_round(q, k, v, positions, use_causal_mask)
+            elif simple and _goes_round(self, q, k, v, use_causal_mask, training):
+                out = _attend_round(self, q, k, v, positions, use_causal_mask)
                 weights = None
             else:
                 attend = self._attend if self._is_own else self._attend_as_overridden
@@ -381,35 +377,37 @@ class ProjectedAttention(Layer):
                 return out, None
         return attend(query, key, value, cudnn=cudnn, **options), None
 
-    def _goes_round(self, query, key, value, causal, training) -> bool:
-        """Whether devices divide the positions, and keys go round among them."""
-        if not self._is_own or (training and self.dropout > 0):
-            return False
-        return ring_fits(query, key, value, causal=causal, window=self.sliding_window)
-
-    def _attend_round(self, query, key, value, masks, causal):
-        query_mask, value_mask, key_mask = masks
-        if value_mask is not None and key_mask is not None:
-            key_mask = key_mask & value_mask
-        segments = current_segments()
-        cudnn = self.logit_soft_cap is None and takes_cudnn(
-            self.name, self.flash_attention, query, key, value, None, in_ring=True
-        )
-        return ring_attention(
-            query,
-            key,
-            value,
-            owners=None if segments is None else segments.numbers,
-            query_mask=query_mask,
-            key_mask=value_mask if key_mask is None else key_mask,
-            causal=causal,
-            cudnn=cudnn,
-            **self._score_options,
-        )
-
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
+
+
+def _goes_round(layer, query, key, value, causal: bool, training: bool) -> bool:
+    """Whether devices divide the positions, and keys go round among them."""
+    if not layer._is_own or (training and layer.dropout > 0):
+        return False
+    return ring_fits(query, key, value, causal=causal, window=layer.sliding_window)
+
+
+def _attend_round(layer, query, key, value, masks, causal: bool):
+    query_mask, value_mask, key_mask = masks
+    if value_mask is not None and key_mask is not None:
+        key_mask = key_mask & value_mask
+    segments = current_segments()
+    cudnn = layer.logit_soft_cap is None and takes_cudnn(
+        layer.name, layer.flash_attention, query, key, value, None, in_ring=True
+    )
+    return ring_attention(
+        query,
+        key,
+        value,
+        owners=None if segments is None else segments.numbers,
+        query_mask=query_mask,
+        key_mask=value_mask if key_mask is None else key_mask,
+        causal=causal,
+        cudnn=cudnn,
+        **layer._score_options,
+    )
 
 
 def _check_factor(op: str, option: str, value: float | None) -> float | None:

@@ -200,7 +200,7 @@ def _owners(owners, mask, count: int, like, other: int):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(ring: Ring, query, key, value, owns, read) -> Any:
     """What queries read, and the logs ``[batch, heads, targets]``."""
-    arrays, kinds = _given(query, key, value, owns, read)
+    arrays, kinds = _arguments(query, key, value, owns, read)
     out, log = ring.spread(_attend_part, kinds, "xl")(*arrays)
     return checkpoint_name(out, RING), checkpoint_name(log, RING)
 
@@ -213,7 +213,7 @@ def _forward(ring, query, key, value, owns, read):
 
 def _backward(ring, residuals, slopes):
     *arrays, out, log = residuals
-    arrays, kinds = _given(*arrays)
+    arrays, kinds = _arguments(*arrays)
     arrays = (out, log, slopes[0], *arrays)
     back = ring.spread(_differentiate_part, f"xlx{kinds}", "xxx")
     return *back(*arrays), None, None
@@ -222,7 +222,7 @@ def _backward(ring, residuals, slopes):
 _attend.defvjp(_forward, _backward)
 
 
-def _given(query, key, value, owns, read):
+def _arguments(query, key, value, owns, read):
     arrays, kinds = (query, key, value), "xxx"
     return (arrays, kinds) if owns is None else ((*arrays, owns, read), f"{kinds}oo")
 
@@ -320,7 +320,7 @@ class _Turn:
         even, odd = jnp.split(x, 2, axis)
         even = lax.ppermute(even, self.ring.axis, self._places(0))
         odd = lax.ppermute(odd, self.ring.axis, self._places(1))
-        return self._ordered(even, odd, axis)
+        return self._in_order(even, odd, axis)
 
     def leave(self, x, axis: int):
         """Pieces of this device, as its part of positions in order."""
@@ -343,7 +343,7 @@ class _Turn:
         is_even = self.place % 2 == 0
         return jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)
 
-    def _ordered(self, even, odd, axis: int):
+    def _in_order(self, even, odd, axis: int):
         return jnp.concatenate(self._order(even, odd), axis)
 
     def send(self, tree, times: int = 1):

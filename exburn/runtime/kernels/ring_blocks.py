@@ -95,7 +95,7 @@ def attend_block(seen: Seen, query, key, value, queries: Side, keys: Side):
         return out.reshape(*query.shape[:3], value.shape[-1]), _flat_heads(log)
 
     outs, logs = lax.map(attend, _pieces(query, queries))
-    return _joined(outs, 1), _joined(logs, 2)
+    return _join(outs, 1), _join(logs, 2)
 
 
 def differentiate_block(
@@ -116,7 +116,7 @@ def differentiate_block(
     def differentiate(carry, piece):
         (query, queries), log, mean, slope = piece
         scores, bend = _scores(seen, query, key, queries, keys)
-        groups = _grouped(log, key)[..., None]
+        groups = _head_groups(log, key)[..., None]
         weights = jnp.where(groups > LOWEST / 2, jnp.exp(scores - groups), 0)
         slope = _by_groups(slope, key)
         value_slope = jnp.einsum(
@@ -128,7 +128,7 @@ def differentiate_block(
         slopes = jnp.einsum(
             "btkgh,bskh->bkgts", slope, value, preferred_element_type=wide
         )
-        slopes = weights * (slopes - _grouped(mean, key)[..., None]) * seen.scale
+        slopes = weights * (slopes - _head_groups(mean, key)[..., None]) * seen.scale
         slopes = (slopes if bend is None else slopes * bend).astype(query.dtype)
         query_slope = jnp.einsum(
             "bkgts,bskh->btkgh", slopes, key, preferred_element_type=wide
@@ -147,7 +147,7 @@ def differentiate_block(
     pieces = _pieces(query, queries), *sides
     zeros = jnp.zeros(key.shape, wide), jnp.zeros(value.shape, wide)
     (key_slope, value_slope), query_slopes = lax.scan(differentiate, zeros, pieces)
-    return _joined(query_slopes, 1), key_slope, value_slope
+    return _join(query_slopes, 1), key_slope, value_slope
 
 
 def _scores(seen: Seen, query, key, queries: Side, keys: Side):
@@ -176,7 +176,7 @@ def _by_groups(x, key):
     return x.reshape(batch, targets, key.shape[2], heads // key.shape[2], size)
 
 
-def _grouped(x, key):
+def _head_groups(x, key):
     """``[batch, key heads, heads of each, targets]`` of ``[batch, heads, targets]``."""
     batch, heads, targets = x.shape
     return x.reshape(batch, key.shape[2], heads // key.shape[2], targets)
@@ -207,7 +207,7 @@ def _split(x, axis: int, count: int):
     return jnp.moveaxis(x.reshape(shape), axis, 0)
 
 
-def _joined(x, axis: int):
+def _join(x, axis: int):
     x = jnp.moveaxis(x, 0, axis)
     return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
 
@@ -272,10 +272,10 @@ def _cudnn_calls(seen: Seen, query, key, value):
             hint="config.disable_flash_attention() computes it in the plain form.",
         )
 
-    def unused(dtype):  # bias, lengths, offsets, pages
+    def rest(dtype):  # bias, lengths, offsets, pages: none
         return (jnp.zeros(0, dtype),) * 7
 
-    return tuple((calls[k].primitive, calls[k].params, unused) for k in ("fwd", "bwd"))
+    return tuple((calls[k].primitive, calls[k].params, rest) for k in ("fwd", "bwd"))
 
 
 def _equations(code):
