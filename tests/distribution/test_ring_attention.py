@@ -10,6 +10,7 @@ from tests.distribution.devices import on_devices
 from tests.distribution.models import assert_close
 
 from exburn.layers.attention.scaled_dot_product import attend
+from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.kernels.ring_attention import ring_attention
 from exburn.runtime.sharding.current import in_force
 from exburn.runtime.sharding.strategies import make_distribution
@@ -80,3 +81,22 @@ def test_keys_go_no_further_than_a_causal_window(window, turns):
     with in_force(make_distribution({"context": 8})):
         text = str(jax.make_jaxpr(ring)(*arrays(32, 32)[:3]))
     assert max(map(int, re.findall(r"length=(\d+)", text))) == turns
+
+
+@on_devices
+def test_blocks_that_are_computed_again_keep_what_attention_gave():
+    """Equal blocks are found beside the first, whose input has no mesh yet."""
+
+    def deep(x, factors):
+        for factor in factors:
+            x = x + ring_attention(x * factor, x, jax.numpy.sin(x), scale=1.0)
+        return x
+
+    def sends(kind):
+        run = deep if kind is None else remat_blocks(deep, kind)
+        slopes = jax.grad(lambda x, factors: run(x, factors).sum())
+        return str(jax.make_jaxpr(slopes)(x, [x, x, x, x])).count("ppermute")
+
+    x = arrays(16, 16)[0]
+    with in_force(make_distribution({"context": 4})):
+        assert sends("activations") == sends(None) < sends("blocks")

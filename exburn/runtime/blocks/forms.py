@@ -44,7 +44,7 @@ class Forms:
 
     def of_equation(self, equation: Any) -> int:
         """The form of an outermost equation."""
-        if equation.effects:
+        if _has_effects(equation):
             return self._number(("alone", _Same(equation)))
         return self._number(self._equation(equation))
 
@@ -123,7 +123,7 @@ class Forms:
         ]
         for equation in code.eqns:
             form = self._equation(equation)
-            alone = _Same(equation) if equation.effects else None
+            alone = _Same(equation) if _has_effects(equation) else None
             lines.append((form, alone, tuple(map(use, equation.invars))))
             define(equation.outvars)
         return constants, tuple(lines), tuple(map(use, code.outvars))
@@ -142,9 +142,22 @@ class _Same:
         return id(self._value)
 
 
+def _has_effects(equation: Any) -> bool:
+    """Whether it does more than to compute, and to ask other devices of its mesh."""
+    names = (type(effect).__name__ for effect in equation.effects)
+    return any(name != "NamedAxisEffect" for name in names)
+
+
 def _kind(operand: Any) -> Hashable:
-    """Shape, dtype and layout of a variable or literal."""
-    return isinstance(operand, Literal), operand.aval
+    """Shape, dtype and layout of a variable or literal.
+
+    What a ``shard_map`` returns has a mesh and no layout on it, as if it had none.
+    """
+    aval = operand.aval
+    layout = getattr(getattr(aval, "sharding", None), "spec", None)
+    if layout is None or any(axis is not None for axis in layout):
+        return isinstance(operand, Literal), aval
+    return isinstance(operand, Literal), aval.shape, aval.dtype, aval.weak_type
 
 
 def literal_form(literal: Literal) -> Hashable:

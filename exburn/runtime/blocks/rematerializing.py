@@ -29,6 +29,8 @@ from exburn.runtime.blocks.runs import LEAST_BLOCKS, BlockRun, find_runs
 KINDS = ("blocks", "activations", "offload")
 _INPUT = "exburn_block_input"
 _ATTENTION = "dot_product_attention_fwd"  # cuDNN's
+ATTENTION_OF_PARTS = "exburn_ring_attention"
+"""The name of what attention gives where devices divide the positions."""
 _LEAST_TERMS = 128  # of a sum whose result is kept: shorter ones cost as little as adds
 
 
@@ -107,6 +109,8 @@ def _keeps_products(primitive: Any, *operands: Any, **options: Any) -> bool:
         (axes, _), _ = options["dimension_numbers"]
         return math.prod(operands[0].shape[axis] for axis in axes) >= _LEAST_TERMS
     name = primitive.name
+    if name == "name":
+        return options["name"] == ATTENTION_OF_PARTS
     return name == "conv_general_dilated" or name.startswith(_ATTENTION)
 
 

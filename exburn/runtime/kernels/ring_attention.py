@@ -26,10 +26,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, PartitionSpec
 
+from exburn.runtime.blocks.rematerializing import ATTENTION_OF_PARTS as KEPT
 from exburn.runtime.kernels.ring_blocks import (
     LOWEST,
     QUERIES,
@@ -42,8 +44,6 @@ from exburn.runtime.kernels.ring_blocks import (
 )
 from exburn.runtime.sharding.current import sequence_division
 
-RING = "exburn_ring_attention"
-"""The name by which ``jax.checkpoint`` keeps its results."""
 _BLIND, _UNREAD = -(2**30), 1 - 2**30  # owners: of queries and of keys without any
 
 
@@ -156,8 +156,8 @@ def ring_attention(
         owns = zeros[0] if owns is None else owns
         read = zeros[1] if read is None else read
         read = jnp.where(jnp.arange(key.shape[1]) < sources, read, _UNREAD)
-    results: Any = _attend(ring, query, key, value, owns, read)
-    out, log = results[0][:, :targets], results[1]
+    out, log = _attend(ring, query, key, value, owns, read)
+    out = out[:, :targets]
     if owns is None:
         return out
     mean = value[:, :sources].mean(axis=1, keepdims=True)
@@ -197,29 +197,33 @@ def _owners(owners, mask, count: int, like, other: int):
     return jnp.pad(numbers, filling, constant_values=other)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(ring: Ring, query, key, value, owns, read) -> Any:
-    """What queries read, and the logs ``[batch, heads, targets]``."""
+    """What queries read, and the logs ``[batch, heads, targets]``.
+
+    Both are computed outside of the function with the rule for the gradient, where the
+    policies of ``jax.checkpoint`` see their name.
+    """
     arrays, kinds = _arguments(query, key, value, owns, read)
-    out, log = ring.spread(_attend_part, kinds, "xl")(*arrays)
-    return checkpoint_name(out, RING), checkpoint_name(log, RING)
+    run = ring.spread(_attend_part, kinds, "xl")
+    out, log = run(*map(lax.stop_gradient, arrays))
+    out, log = checkpoint_name(out, KEPT), checkpoint_name(log, KEPT)
+    return _with_gradient(ring, query, key, value, owns, read, out, log), log
 
 
-def _forward(ring, query, key, value, owns, read):
-    results: Any = _attend(ring, query, key, value, owns, read)
-    out, log = results
-    return (out, log), (query, key, value, owns, read, out, log)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _with_gradient(ring: Ring, query, key, value, owns, read, out, log) -> Any:
+    """What queries read, with the gradient of that."""
+    return out
 
 
-def _backward(ring, residuals, slopes):
+def _backward(ring, residuals, slope):
     *arrays, out, log = residuals
     arrays, kinds = _arguments(*arrays)
-    arrays = (out, log, slopes[0], *arrays)
     back = ring.spread(_differentiate_part, f"xlx{kinds}", "xxx")
-    return *back(*arrays), None, None
+    return *back(out, log, slope, *arrays), None, None, None, None
 
 
-_attend.defvjp(_forward, _backward)
+_with_gradient.defvjp(lambda ring, *arrays: (arrays[5], arrays), _backward)
 
 
 def _arguments(query, key, value, owns, read):
@@ -403,7 +407,7 @@ class _Turn:
                     sides = self.piece(owns, q, 1), self.piece(read, k, 1)
                 conditions = self._conditions(step, q, k, *sides)
                 names = list(forms)
-                number = jnp.int32(0)
+                number = np.int32(0)
                 for name in names[1:]:  # later ones are better where they hold
                     number = jnp.where(conditions[name], names.index(name), number)
                 carry = lax.switch(number, list(forms.values()), carry)
@@ -423,7 +427,7 @@ class _Turn:
         """Whether a block may be computed in each way."""
         seen, (first, start) = self.ring.seen, self._starts(step, q, k)
         last, stop = first + self.targets - 1, start + self.sources - 1
-        some, whole = jnp.bool(True), jnp.bool(True)
+        some = whole = np.bool_(True)
         if seen.causal:
             some, whole = start <= last, stop <= first
         if seen.window is not None:
