@@ -9,10 +9,9 @@ from typing import Any
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError
 from exburn.insight.uncertainty.conformal import conformal
-from exburn.insight.uncertainty.ensemble import ensemble
 from exburn.insight.uncertainty.laplace import laplace
 from exburn.insight.uncertainty.predictor import Predictor
-from exburn.insight.uncertainty.samples import dropout
+from exburn.insight.uncertainty.samples import dropout, ensemble
 from exburn.insight.uncertainty.scaling import temperature, vector
 from exburn.insight.uncertainty.swag import swag
 from exburn.models.network import Network
