@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -39,6 +40,7 @@ from exburn.insight.uncertainty.posterior import (
     require_gaussian,
 )
 from exburn.insight.uncertainty.prediction import Forecast
+from exburn.insight.uncertainty.report import mean_loss
 from exburn.layers import Dense
 from exburn.models.network import Network
 from exburn.training.module import SplitModule
@@ -47,6 +49,8 @@ from exburn.visualization.figures import new_axes
 
 LINKS = ("probit", "monte_carlo")
 _FORMS = {"convert_element_type", "reshape", "squeeze", "copy"}  # of the same numbers
+_PRECISIONS = tuple(10.0 ** (n / 2) for n in range(-6, 15))  # by validation
+_NUMBERS = 1 << 24  # that are made of some rows at once
 _MOST = 8192  # weights of a full posterior, whose covariance takes 256 MiB then
 
 
@@ -113,9 +117,17 @@ class LaplacePredictor(PosteriorPredictor):
         return "laplace"
 
     def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
+        structure = self.posterior.structure
+        some = self.model_of(op), self.layer, structure, rows, batch_size, op
+        forecast = self.of_features(features_of(*some))
+        check_finite_rows(forecast.mean, "the output", op)
+        return forecast
+
+    def of_features(self, chunks: Iterable[np.ndarray]) -> Forecast:
+        """The forecast of rows by what goes into the last layer, chunk by chunk."""
         means, spreads, done = [], [], 0
-        model, link = self.model_of(op), (self.link, self.samples, self.seed)
-        for features in features_of(model, self.layer, rows, batch_size, op):
+        link = self.link, self.samples, self.seed
+        for features in chunks:
             flat = features.reshape(-1, features.shape[-1])
             outputs = flat @ self.layer.weights
             covariance = self.posterior.output_covariance(flat)
@@ -129,9 +141,7 @@ class LaplacePredictor(PosteriorPredictor):
             for whole, part in ((means, mean), (spreads, spread)):
                 values = np.asarray(part, np.float64)
                 whole.append(values.reshape(*features.shape[:-1], values.shape[-1]))
-        mean, spread = np.concatenate(means), np.concatenate(spreads)
-        check_finite_rows(mean, "the output", op)
-        return Forecast(mean, spread)
+        return Forecast(np.concatenate(means), np.concatenate(spreads))
 
     def text(self) -> str:
         form = {
@@ -233,6 +243,7 @@ def laplace(
     *,
     structure: str = "kronecker",
     prior_precision: float | None = None,
+    validation_data: Any = None,
     noise: float | None = None,
     link: str = "probit",
     samples: int = 100,
@@ -250,8 +261,10 @@ def laplace(
         x, y: The rows that the model was trained on.
         structure: Of the matrix: ``"kronecker"``, ``"full"`` or ``"diagonal"``.
         prior_precision: 1 / variance of the prior of each weight; the marginal
-            likelihood chooses it by default.
-        noise: The variance of values around their mean; chosen likewise.
+            likelihood of the rows chooses it by default.
+        validation_data: ``(x, y)``, rows that the model was not trained on: their
+            likelihood chooses it instead.
+        noise: The variance of values around their mean; by the marginal likelihood.
         link: ``"probit"``, MacKay's formula for the mean of a softmax of normal logits,
             or ``"monte_carlo"``, the mean over samples of logits.
         samples, seed: Of ``"monte_carlo"``.
@@ -270,11 +283,13 @@ def laplace(
         prior_precision = check_number(
             OP, "prior_precision", prior_precision, 0, open_low=True
         )
+    others = _read_validation(model, validation_data, prior_precision)
     head = find_head(model, output, OP)
     noise = check_noise(noise, head)
     require_gaussian(model, head)
     rows = LabelledRows(model, x, y, OP)
     targets = rows.targets_of(head)
+    answers = None if others is None else others.targets_of(head)
     split, spec = prepare_rows(model, rows.parts[0], batch_size, OP)
     layer = find_last_layer(split, spec, head, OP)
     if structure == "full" and layer.weights.size > _MOST:
@@ -284,38 +299,82 @@ def laplace(
             hint='structure="kronecker" has two small factors.',
         )
     bond, curvature = ModelBond(model), LikelihoodCurvature(structure)
-    last, done = (() if head.has_classes else targets.shape[-1:]), 0
-    flat = targets.reshape(-1, *last)
-    for features in features_of(model, layer, rows, batch_size, OP):
+    some, done = (model, layer, structure), 0
+    flat = _flat(targets, head)
+    for features in features_of(*some, rows, batch_size, OP):
         features = features.reshape(-1, features.shape[-1])
         check_finite_rows(features, "what goes into the last layer", OP)
-        some = flat[done : done + len(features)]
-        curvature.add(features, features @ layer.weights, some, head.family)
+        own = flat[done : done + len(features)]
+        curvature.add(features, features @ layer.weights, own, head.family)
         done += len(features)
-    posterior = fit_posterior(
-        curvature, layer.weights, head.family, prior_precision, noise
-    )
-    return LaplacePredictor(
-        head=head,
-        digest=bond.digest,
-        bond=bond,
-        noise=0.0 if head.has_classes else posterior.noise,
-        layer=layer,
-        posterior=posterior,
-        link=link,
-        samples=samples,
-        seed=seed,
-        rows=rows.rows,
-    )
+
+    def fit(prior_precision: float | None) -> LaplacePredictor:
+        about = head.family, prior_precision, noise
+        posterior = fit_posterior(curvature, layer.weights, *about)
+        return LaplacePredictor(
+            head=head,
+            digest=bond.digest,
+            bond=bond,
+            noise=0.0 if head.has_classes else posterior.noise,
+            layer=layer,
+            posterior=posterior,
+            link=link,
+            samples=samples,
+            seed=seed,
+            rows=rows.rows,
+        )
+
+    if others is None or answers is None:
+        return fit(prior_precision)
+    chunks = list(features_of(*some, others, batch_size, OP))
+
+    def loss(predictor: LaplacePredictor) -> float:
+        mean, spread, _ = predictor.of_features(chunks)
+        return mean_loss(mean, None if head.has_classes else spread, answers)
+
+    return min(map(fit, _PRECISIONS), key=loss)
+
+
+def _read_validation(
+    model: Network, data: Any, prior_precision: float | None
+) -> LabelledRows | None:
+    """The rows whose likelihood chooses the prior, if there are any."""
+    if data is None:
+        return None
+    if prior_precision is not None:
+        raise ArgumentError(OP, "validation_data chooses prior_precision: pass one")
+    if not (isinstance(data, tuple | list) and len(data) == 2):
+        raise ArgumentError(
+            OP, "validation_data must be (x, y)", {"received": type(data)}
+        )
+    return LabelledRows(model, data[0], data[1], f"{OP} (validation data)")
+
+
+def _flat(targets: np.ndarray, head: OutputHead) -> np.ndarray:
+    """Labels ``[rows]``, or values ``[rows, classes]``, of all positions."""
+    return targets.reshape(-1, *(() if head.has_classes else targets.shape[-1:]))
 
 
 def features_of(
-    model: Network, layer: LastLayer, rows: LabelledRows, batch_size: int, op: str
+    model: Network,
+    layer: LastLayer,
+    structure: str,
+    rows: LabelledRows,
+    batch_size: int,
+    op: str,
 ) -> Iterator[np.ndarray]:
-    """What goes into the last layer, ``[rows, …, width]``, chunk by chunk."""
+    """What goes into the last layer, ``[rows, …, width]``, some rows at a time.
+
+    They are so few that what is computed of each fits the memory together.
+    """
+    width, classes = layer.weights.shape
+    numbers = classes**2 * (width if structure == "full" else 1)
     for part in rows.parts:
         program = layer.program_name, layer.make_features
-        yield from run_rows(model, part, batch_size, *program, (), op)
+        for chunk in run_rows(model, part, batch_size, *program, (), op):
+            size = max(_NUMBERS // (numbers * math.prod(chunk.shape[1:-1])), 1)
+            for start in range(0, len(chunk), size):
+                yield chunk[start : start + size]
 
 
 def _probabilities(

@@ -50,6 +50,20 @@ class LikelihoodCurvature:
         self.sums = tuple(map(np.add, self.sums, sums)) if self.sums else tuple(sums)
         self.rows, self.fit = self.rows + len(features), self.fit + float(fit)
 
+    @functools.cached_property
+    def eigenvalues(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """The eigenvalues, once all rows are in it, and the bases they belong to."""
+        if self.structure == "diagonal":
+            return np.maximum(self.sums[0], 0), ()
+        if self.structure == "full":
+            size = math.prod(self.sums[0].shape[:2])
+            values, basis = np.linalg.eigh(self.sums[0].reshape(size, size))
+            return np.maximum(values, 0), (basis,)
+        inside, basis = np.linalg.eigh(self.sums[0] / self.rows)
+        outside, other = np.linalg.eigh(self.sums[1])
+        inside, outside = np.maximum(inside, 0), np.maximum(outside, 0)
+        return np.outer(inside, outside), (basis, other)
+
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 @jax.default_matmul_precision("highest")
@@ -186,7 +200,7 @@ def fit_posterior(
     "Laplace Redux", 2021.
     """
     weights = weights.astype(np.float64)
-    values, vectors = _eigenvalues(curvature, weights.shape)
+    values, vectors = curvature.eigenvalues
     length, has_noise = float((weights**2).sum()), family == "values"
     outputs = curvature.rows * weights.shape[1]
 
@@ -212,22 +226,6 @@ def fit_posterior(
     bases = tuple(basis.astype(np.float32) for basis in vectors)
     facts = prior, variance, evidence(*logs)
     return Posterior(curvature.structure, *facts, spread, bases)
-
-
-def _eigenvalues(
-    curvature: LikelihoodCurvature, shape: tuple[int, ...]
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """The curvature's eigenvalues, and the bases that they belong to."""
-    sums = curvature.sums
-    if curvature.structure == "diagonal":
-        return np.maximum(sums[0], 0), ()
-    if curvature.structure == "full":
-        size = math.prod(shape)
-        values, basis = np.linalg.eigh(sums[0].reshape(size, size))
-        return np.maximum(values, 0), (basis,)
-    inside, basis = np.linalg.eigh(sums[0] / curvature.rows)
-    outside, other = np.linalg.eigh(sums[1])
-    return np.outer(np.maximum(inside, 0), np.maximum(outside, 0)), (basis, other)
 
 
 def _maximum(function: Any, logs: list[float | None]) -> list[float]:

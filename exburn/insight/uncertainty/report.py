@@ -204,8 +204,7 @@ def make_report(
     if classes:
         bins = calibration(targets, mean)
         about["accuracy"] = float((mean.argmax(-1) == targets).mean())
-        own = np.take_along_axis(mean, targets[..., None], -1)[..., 0]
-        about["likelihood"] = float(-np.log(np.maximum(own, _SMALLEST)).mean())
+        about["likelihood"] = mean_loss(mean, None, targets)
         counts = np.bincount(targets.reshape(-1), minlength=mean.shape[-1])
         hits = np.bincount(
             targets.reshape(-1), inside[level].reshape(-1), mean.shape[-1]
@@ -215,9 +214,7 @@ def make_report(
     else:
         about["error"] = float(np.sqrt(np.mean((mean - targets) ** 2)))
         if deviation is not None:
-            scaled = (targets - mean) / deviation
-            terms = 0.5 * scaled**2 + np.log(deviation) + 0.5 * np.log(2 * np.pi)
-            about["likelihood"] = float(terms.mean())
+            about["likelihood"] = mean_loss(mean, deviation, targets)
     levels = np.array(list(sets))
     return UncertaintyReport(
         method=method,
@@ -235,3 +232,24 @@ def make_report(
         class_coverage=by_class,
         **about,
     )
+
+
+def mean_loss(
+    mean: np.ndarray, deviation: np.ndarray | None, targets: np.ndarray
+) -> float:
+    """The mean negative logarithm of the likelihood of targets, in nats.
+
+    Args:
+        mean: Probabilities ``[…, classes]``, or values.
+        deviation: Standard deviations of values, which are normal; else ``None``.
+
+    Example:
+        >>> round(mean_loss(np.array([[0.25, 0.75]]), None, np.array([0])), 4)
+        1.3863
+    """
+    if deviation is None:
+        own = np.take_along_axis(mean, targets[..., None], -1)[..., 0]
+        return float(-np.log(np.maximum(own, _SMALLEST)).mean())
+    scaled = (targets - mean) / deviation
+    terms = 0.5 * scaled**2 + np.log(deviation) + 0.5 * np.log(2 * np.pi)
+    return float(terms.mean())

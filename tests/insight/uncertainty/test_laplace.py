@@ -11,6 +11,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, DataError, ModelFormatError
+from exburn.insight.uncertainty import laplace as laplace_module
 from exburn.insight.uncertainty.laplace import LaplacePredictor
 from exburn.insight.uncertainty.laplace_posterior import (
     STRUCTURES,
@@ -135,6 +136,41 @@ def test_samples_agree_with_a_large_number_of_them(classifier):
     np.testing.assert_allclose(again.mean, p.mean, atol=1e-6)
 
 
+def test_other_rows_choose_the_prior(classifier, regressor):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 4)).astype(np.float32)
+    p = classifier.predict(x, verbose=0)
+    y = (p.cumsum(1) > rng.uniform(size=(400, 1))).argmax(1)  # the model is right
+    options = {"method": "laplace", "structure": "full"}
+    chosen = classifier.uncertainty(X, LABELS, validation_data=(x, y), **options)
+    by_rows = classifier.uncertainty(X, LABELS, **options)
+    assert chosen.posterior.prior_precision > by_rows.posterior.prior_precision
+    losses = [one.report(x, y).likelihood for one in (chosen, by_rows)]
+    assert losses[0] < losses[1]
+    values = regressor.predict(x, verbose=0) + rng.normal(size=(400, 2))
+    options = {"method": "laplace", "validation_data": (x, values)}
+    sure = regressor.uncertainty(X, VALUES, **options)
+    half = regressor.uncertainty(
+        X, VALUES, method="laplace", prior_precision=sure.posterior.prior_precision / 2
+    )
+    losses = [one.report(x, values).likelihood for one in (sure, half)]
+    assert losses[0] <= losses[1] + 1e-3
+
+
+def test_rows_in_parts_are_the_rows(classifier, monkeypatch):
+    options = {"method": "laplace", "structure": "full"}
+    whole = classifier.uncertainty(X, LABELS, **options)
+    monkeypatch.setattr(laplace_module, "_NUMBERS", 9 * 6 * 7)
+    parts = classifier.uncertainty(
+        iter([(X[:9], LABELS[:9]), (X[9:], LABELS[9:])]), **options
+    )
+    evidence = whole.posterior.evidence
+    assert parts.posterior.evidence == pytest.approx(evidence, rel=1e-5)
+    np.testing.assert_allclose(
+        parts.predict(NEW).mean, whole.predict(NEW).mean, atol=1e-5
+    )
+
+
 def test_one_class_against_the_rest_is_two_classes():
     last = JUDGE["classification/last"][:, :1]
     y = (LABELS == 0).astype(int)
@@ -206,6 +242,8 @@ BAD = [
     ({"prior_precision": 0}, "prior_precision"),
     ({"noise": 0.1}, "classes"),
     ({"samples": 0}, "samples"),
+    ({"validation_data": X}, "validation_data must be"),
+    ({"validation_data": (X, LABELS), "prior_precision": 1.0}, "pass one"),
     ({"epochs": 3}, "epochs is not of"),
 ]
 
