@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from exburn.callbacks.remote_monitor import (
         RemoteMonitor,
     )
+    from exburn.callbacks.sharpness import Sharpness
     from exburn.callbacks.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
@@ -120,6 +121,7 @@ _LAZY_NAMES = {
     "exburn.callbacks.progress_bar.callback": "ProgbarLogger ProgressBar",
     "exburn.callbacks.reduce_lr_on_plateau": "ReduceLROnPlateau",
     "exburn.callbacks.remote_monitor": "RemoteMonitor",
+    "exburn.callbacks.sharpness": "Sharpness",
     "exburn.callbacks.stochastic_weight_averaging": "StochasticWeightAveraging",
     "exburn.callbacks.swag": "SWAG",
     "exburn.callbacks.swap_ema_weights": "SwapEMAWeights",
@@ -155,6 +157,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "RemoteMonitor",
     "ScreenCallback",
+    "Sharpness",
     "StateCheckpoint",
     "StochasticWeightAveraging",
     "SwapEMAWeights",

@@ -12,17 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from exburn.core.checks import check_count, check_seed
+from exburn.core.checks import check_choice, check_count, check_seed
 from exburn.data import ArrayDataset
 from exburn.diagnostics.differences import precise
 from exburn.diagnostics.finding import prepared_aside
 from exburn.errors import ArgumentError, DataError
 from exburn.insight.insight import Insight
 from exburn.insight.requirements import require_compiled_loss, require_trained_weights
+from exburn.losses.residual import equation_of
 from exburn.models.network import Network
 from exburn.models.session import require_trainer
 from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.numbers import holding
+from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.program import Programs
 from exburn.training.steps import batch_weight, inference_loss
 from exburn.training.trainer import Trainer
@@ -31,7 +33,21 @@ from exburn.visualization.figures import new_axes
 _DENSE = 64  # parameters up to which the whole Hessian is made
 _TOLERANCE = 1e-6  # of an eigenvalue, relative to the largest
 
+_KINDS = "hessian", "gauss_newton"
+
 Arrays = dict[str, Any]
+
+
+class Density(NamedTuple):
+    """How many eigenvalues lie where, as a curve whose area is 1.
+
+    Attributes:
+        points: Places along the axis of eigenvalues.
+        values: The density there.
+    """
+
+    points: np.ndarray
+    values: np.ndarray
 
 
 class Estimate(NamedTuple):
@@ -47,18 +63,22 @@ class Estimate(NamedTuple):
 
 
 class Curvature(Insight):
-    """The Hessian of a model's loss at its weights, as products with vectors.
+    """A matrix of second derivatives of a loss, as products with vectors.
+
+    It is the Hessian at the model's weights, or its Gauss-Newton part.
 
     It keeps a copy of the weights and the rows as they were. One that was loaded has
     the numbers that were computed before it was saved.
 
     Attributes:
-        parameters: Number of trained numbers, the Hessian's width.
+        matrix: ``"hessian"`` or ``"gauss_newton"``.
+        parameters: Number of trained numbers, the matrix's width.
         rows: Number of rows of the data.
         loss: The mean loss.
         gradient_norm: Length of its gradient: small at a minimum.
         eigenvalues: The largest that ``top`` was last asked for, or ``None``.
         trace_estimate: What ``trace`` last returned, or ``None``.
+        spectrum: What ``density`` last returned, or ``None``.
     """
 
     kind: ClassVar[str] = "curvature"
@@ -70,15 +90,18 @@ class Curvature(Insight):
         loss: float,
         gradient_norm: float,
         operator: _Operator | None = None,
+        matrix: str = "hessian",
     ):
+        self.matrix = matrix
         self.parameters, self.rows = parameters, rows
         self.loss, self.gradient_norm = loss, gradient_norm
         self.eigenvalues: np.ndarray | None = None
         self.trace_estimate: Estimate | None = None
+        self.spectrum: Density | None = None
         self._operator = operator
 
     def product(self, vector: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The Hessian times a vector.
+        """The matrix times a vector.
 
         Args:
             vector: An array for each trained weight, by its path and of its shape.
@@ -147,7 +170,56 @@ class Curvature(Insight):
         self.trace_estimate = Estimate(float(np.mean(values)), error)
         return self.trace_estimate
 
+    def density(
+        self,
+        steps: int = 64,
+        *,
+        samples: int = 4,
+        points: int = 200,
+        seed: int = 0,
+    ) -> Density:
+        """How the eigenvalues are distributed, by stochastic Lanczos quadrature.
+
+        Args:
+            steps: Products of a sample; as many eigenvalues stand for all.
+            samples: Random vectors whose spectra are averaged.
+            points: Number of places at which the density is told.
+            seed: Of the vectors.
+
+        Returns:
+            ``(points, values)``, whose area is 1. Each eigenvalue is drawn as a bell
+            a fiftieth of the whole range wide.
+
+        Raises:
+            ArgumentError: An argument is out of range, or the object was loaded.
+
+        Source: B. Ghorbani, S. Krishnan, Y. Xiao, "An Investigation into Neural Net
+        Optimization via Hessian Eigenvalue Density", 2019.
+        """
+        op = "Curvature.density"
+        operator = self._require_operator("density")
+        counts = {"steps": steps, "samples": samples, "points": points}
+        for name, value in counts.items():
+            check_count(op, name, value, 2 if name == "points" else 1)
+        draws = np.random.default_rng(check_seed(op, seed) or 0)
+        values, weights = [], []
+        for _ in range(samples):
+            start = draws.standard_normal(self.parameters)
+            own, shares = lanczos_quadrature(operator.apply, start, steps)
+            values.append(own)
+            weights.append(shares / samples)
+        self.spectrum = _smooth(np.concatenate(values), np.concatenate(weights), points)
+        return self.spectrum
+
     def text(self) -> str:
+        if self.matrix == "gauss_newton":
+            return (
+                "The Gauss-Newton part of the second derivatives of the mean loss of "
+                f"{self.rows:,} rows by {self.parameters:,} trained numbers: that of "
+                "the loss by the model's outputs, as if these were linear in the "
+                "weights. It has no negative eigenvalue where the loss is convex in "
+                "the outputs; penalties are not in it."
+            )
         return (
             f"Second derivatives of the mean loss of {self.rows:,} rows by "
             f"{self.parameters:,} trained numbers, at the weights as they were. The "
@@ -171,32 +243,45 @@ class Curvature(Insight):
         return table
 
     def plot(self) -> Any:
-        """Draws the eigenvalues that ``top`` found.
+        """Draws the density, or else the eigenvalues that ``top`` found.
 
         Returns:
             The ``matplotlib.figure.Figure``.
 
         Raises:
-            ArgumentError: ``top`` was not called.
+            ArgumentError: Neither ``density`` nor ``top`` was called.
             MissingDependencyError: matplotlib is not installed.
         """
-        if self.eigenvalues is None:
+        if self.eigenvalues is None and self.spectrum is None:
             raise ArgumentError(
-                "Curvature.plot", "there are no eigenvalues yet", hint="Call top(k)."
+                "Curvature.plot",
+                "there are no eigenvalues yet",
+                hint="Call top(k) or density().",
             )
         figure, axes = new_axes("Curvature.plot")
+        if self.spectrum is not None:
+            axes.semilogy(*self.spectrum)
+            top = float(np.max(self.spectrum.values))
+            axes.set_ylim(top * 1e-6, top * 2)  # a single one of a million is seen
+            axes.set_xlabel("eigenvalue")
+            axes.set_title("Density of the eigenvalues", loc="left")
+            return figure
+        assert self.eigenvalues is not None
         axes.plot(range(1, len(self.eigenvalues) + 1), self.eigenvalues, "o-")
         axes.set_xlabel("eigenvalue, the largest first")
         axes.set_title("Curvature of the loss", loc="left")
         return figure
 
     def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        counts = {"parameters": self.parameters, "rows": self.rows}
+        counts: dict[str, Any] = {"parameters": self.parameters, "rows": self.rows}
+        counts["matrix"] = self.matrix
         arrays = {"numbers": np.asarray([self.loss, self.gradient_norm])}
         if self.eigenvalues is not None:
             arrays["eigenvalues"] = self.eigenvalues
         if self.trace_estimate is not None:
             arrays["trace"] = np.asarray(self.trace_estimate)
+        if self.spectrum is not None:
+            arrays |= {f"density_{n}": v for n, v in self.spectrum._asdict().items()}
         return counts, arrays
 
     @classmethod
@@ -206,13 +291,15 @@ class Curvature(Insight):
         op = "Curvature.load"
         parameters = check_count(op, "parameters", settings["parameters"])
         rows = check_count(op, "rows", settings["rows"])
-        if set(arrays) - {"numbers", "eigenvalues", "trace"}:
+        matrix = check_choice(op, "matrix", settings["matrix"], _KINDS)
+        of_density = {f"density_{name}" for name in Density._fields}
+        if set(arrays) - {"numbers", "eigenvalues", "trace", *of_density}:
             raise ValueError("it has arrays of no curvature")
         for values in arrays.values():
             if values.dtype != np.float64 or values.ndim != 1:
                 raise ValueError("its arrays are no float64 numbers in a row")
         loss, gradient_norm = map(float, arrays["numbers"])
-        curvature = cls(parameters, rows, loss, gradient_norm)
+        curvature = cls(parameters, rows, loss, gradient_norm, matrix=matrix)
         if "eigenvalues" in arrays:
             curvature.eigenvalues = arrays["eigenvalues"]
             if not 1 <= len(curvature.eigenvalues) <= curvature.parameters:
@@ -220,6 +307,11 @@ class Curvature(Insight):
         if "trace" in arrays:
             value, error = map(float, arrays["trace"])
             curvature.trace_estimate = Estimate(value, error)
+        if of_density & set(arrays):
+            points, values = (arrays[f"density_{name}"] for name in Density._fields)
+            if points.shape != values.shape:
+                raise ValueError("its density has other places than values")
+            curvature.spectrum = Density(points, values)
         return curvature
 
     def _require_operator(self, name: str) -> _Operator:
@@ -237,6 +329,7 @@ def curvature(
     x: Any,
     y: Any = None,
     *,
+    matrix: str = "hessian",
     sample_weight: Any = None,
     batch_size: int | None = None,
 ) -> Curvature:
@@ -250,15 +343,19 @@ def curvature(
 
     Args:
         x, y, sample_weight: Data as of ``fit``, as arrays.
+        matrix: ``"hessian"``, or ``"gauss_newton"``: ``Jᵀ H J`` of the outputs'
+            derivatives by the weights and the second ones of the loss by the outputs.
         batch_size: Rows of a batch; they bound the memory.
 
     Returns:
-        The curvature: ``.top(k)``, ``.trace()``, ``.product(vector)``.
+        The curvature: ``.top(k)``, ``.trace()``, ``.density()``, ``.product(vector)``.
 
     Raises:
         NotCompiledError: ``compile`` was not called.
         ArgumentError: The model trains nothing, has its own ``train_step``, or weights
-            that are no float32 or float64.
+            that are no float32 or float64; the loss is not one of the outputs alone,
+            whose Gauss-Newton matrix is asked for.
+        UnknownNameError: There is no such matrix.
         DataError, ShapeError, TargetError: The data do not fit the model.
 
     Example:
@@ -272,8 +369,11 @@ def curvature(
         [4.0, 2.0, 1.0]
     """
     op = "curvature"
+    matrix = check_choice(op, "matrix", matrix, _KINDS)
     trainer = require_trainer(self, op)
     require_compiled_loss(self, op)
+    if matrix == "gauss_newton":
+        _check_outputs_alone(self, trainer)
     with prepared_aside(self, op, x, y, sample_weight, batch_size) as data:
         if not isinstance(data.dataset, ArrayDataset):
             raise DataError(
@@ -283,12 +383,30 @@ def curvature(
                 hint="Take some rows of it: curvature(x[:1000], y[:1000]).",
             )
         _check_weights(trainer)
-        operator = _Operator(trainer, data.dataset, data.batch_size)
+        operator = _Operator(trainer, data.dataset, data.batch_size, matrix)
     loss, gradient = operator.loss_and_gradient()
     if not math.isfinite(loss):
         raise DataError(op, f"the mean loss of the rows is {loss}")
     norm = float(np.linalg.norm(gradient))
-    return Curvature(operator.size, data.dataset.size, loss, norm, operator)
+    size, rows = operator.size, data.dataset.size
+    return Curvature(size, rows, loss, norm, operator, matrix)
+
+
+def _check_outputs_alone(model: Network, trainer: Trainer) -> None:
+    """Raises unless the loss is a function of outputs and targets."""
+    losses = trainer.preparer.objective.losses
+    reasons = {
+        "compute_loss": getattr(model, "own_compute_loss", None) is not None,
+        "a loss that has an equation in it": equation_of(losses) is not None,
+        "a loss of log-probabilities": likelihood_loss(losses) is not None,
+    }
+    for name, holds in reasons.items():
+        if holds:
+            raise ArgumentError(
+                "curvature",
+                f"a Gauss-Newton matrix is of a loss of outputs alone, not of {name}",
+                hint="matrix='hessian' takes any loss.",
+            )
 
 
 def _check_weights(trainer: Trainer) -> None:
@@ -306,7 +424,9 @@ def _check_weights(trainer: Trainer) -> None:
 class _Operator:
     """Products of a Hessian with flat vectors of float64, at arrays of its own."""
 
-    def __init__(self, trainer: Trainer, dataset: ArrayDataset, batch_size: int):
+    def __init__(
+        self, trainer: Trainer, dataset: ArrayDataset, batch_size: int, matrix: str
+    ):
         holder, preparer = trainer.holder, trainer.preparer
         self._placement, programs = holder.placement, preparer.programs
         self._arrays = jax.tree.map(jnp.copy, holder.split.read())
@@ -314,7 +434,8 @@ class _Operator:
         self.size = sum(value.size for value in self._params.values())
         totals = preparer.fresh_totals("test")
         self._totals = jax.tree.map(jnp.copy, totals)
-        self._program = programs.further("curvature", lambda: hessian_product(programs))
+        make = hessian_product if matrix == "hessian" else gauss_newton_product
+        self._program = programs.further(f"curvature_{matrix}", lambda: make(programs))
         request = FeedRequest(training=True, resident=False)
         feed = make_feed(preparer, dataset, batch_size, request)
         self._chunks: list[tuple] = []
@@ -415,6 +536,100 @@ def hessian_product(programs: Programs) -> Callable:
         return steps.over_batches(one, sums, *chunk, arrays=arrays)
 
     return precise(product)
+
+
+def gauss_newton_product(programs: Programs) -> Callable:
+    """As ``hessian_product``, of Gauss-Newton matrices in the place of Hessians."""
+    steps = programs.steps
+
+    def product(arrays, vector, totals, data, index, count, start):
+        params, frozen, others = arrays
+
+        def one(sums, batch, row_mask, rows, key, arrays):
+            x, y, w = batch
+
+            def outputs(params):
+                groups = params, frozen, others
+                options = {"training": False, "key": key, "row_mask": row_mask}
+                values, _, ctx = steps.split.forward(groups, x, **options)
+                return values, ctx.attachments(values)[1]
+
+            with holding(steps.split.numbers, others):
+                preds, bends, masks = jax.jvp(
+                    outputs, (params,), (vector,), has_aux=True
+                )
+                _, back, _ = jax.vjp(outputs, params, has_aux=True)
+                plain = preds, [None] * len(masks)
+                parts = steps.objective, batch, row_mask, plain, masks
+                weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
+
+                def loss(preds):
+                    plain = preds, [None] * len(masks)
+                    value, _ = steps.objective.loss(y, plain, w, masks, row_mask)
+                    return jnp.sum(value) * weight
+
+                (value, slopes), (_, turns) = jax.jvp(
+                    jax.value_and_grad(loss), (preds,), (bends,)
+                )
+                grads, products = back(slopes)[0], back(turns)[0]
+            return jax.tree.map(jnp.add, sums, (weight, value, grads, products))
+
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        sums = jnp.float32(0), jnp.float32(0), zeros, zeros
+        chunk = data, index, count, start
+        return steps.over_batches(one, sums, *chunk, arrays=arrays)
+
+    return precise(product)
+
+
+def lanczos_quadrature(
+    apply: Callable[[np.ndarray], np.ndarray], start: np.ndarray, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues that stand for those of a symmetric operator, as a vector sees them.
+
+    Every new vector is made orthogonal to all before it, twice.
+
+    Args:
+        start: The vector.
+        steps: Products; fewer where the vector sees fewer eigenvalues.
+
+    Returns:
+        Eigenvalues, and the share of each, whose sum is 1.
+
+    Example:
+        >>> matrix = np.diag([1.0, 1.0, 5.0, 5.0])
+        >>> values, shares = lanczos_quadrature(lambda v: matrix @ v, np.ones(4), 9)
+        >>> values.round(4).tolist(), shares.round(4).tolist()
+        ([1.0, 5.0], [0.5, 0.5])
+    """
+    basis = [start / np.linalg.norm(start)]
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for _ in range(min(steps, len(start))):
+        bent = np.asarray(apply(basis[-1]), np.float64)
+        diagonal.append(float(basis[-1] @ bent))
+        columns = np.stack(basis)
+        for _ in range(2):
+            bent = bent - columns.T @ (columns @ bent)
+        length = float(np.linalg.norm(bent))
+        if length <= _TOLERANCE * max(map(abs, [*diagonal, *beside])):
+            break
+        beside.append(length)
+        basis.append(bent / length)
+    beside = beside[: len(diagonal) - 1]
+    matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors[0] ** 2
+
+
+def _smooth(values: np.ndarray, shares: np.ndarray, points: int) -> Density:
+    """Eigenvalues with shares as a density of bells."""
+    low, high = float(values.min()), float(values.max())
+    width = (high - low or abs(high) or 1.0) / 50
+    places = np.linspace(low - 3 * width, high + 3 * width, points)
+    away = (places[:, None] - values) / width
+    bells = np.exp(-0.5 * away**2) / (width * math.sqrt(2 * math.pi))
+    return Density(places, bells @ shares)
 
 
 def largest_eigenpairs(

@@ -10,8 +10,12 @@ from tests.distribution.devices import on_devices
 import exburn
 from exburn import layers
 from exburn.distribution import FSDP, DataParallel, set_distribution
-from exburn.errors import ArgumentError, DataError, ModelFormatError
-from exburn.insight.curvature import Curvature, largest_eigenpairs
+from exburn.errors import ArgumentError, CallbackError, DataError, ModelFormatError
+from exburn.insight.curvature import (
+    Curvature,
+    lanczos_quadrature,
+    largest_eigenpairs,
+)
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(22, 5)), RANDOM.normal(size=(22, 2))
@@ -174,3 +178,90 @@ def test_what_cannot_be_is_refused_by_name(compared):
     frozen.compile("sgd", "mse")
     with pytest.raises(ArgumentError, match="no weight is trained"):
         frozen.curvature(X, Y)
+
+
+def test_the_density_is_that_of_the_dense_hessian(compared, tmp_path):
+    _, curvature, dense, _ = compared
+    values = np.linalg.eigvalsh(dense)
+    points, density = curvature.density(40, samples=12, points=400)
+    assert np.trapezoid(density, points) == pytest.approx(1, abs=0.01)
+    width = (values[-1] - values[0]) / 50
+    bells = np.exp(-0.5 * ((points[:, None] - values) / width) ** 2)
+    exact = bells.mean(1) / (width * np.sqrt(2 * np.pi))
+    assert np.abs(density - exact).sum() / exact.sum() < 0.25
+    mean = np.trapezoid(points * density, points)
+    assert mean == pytest.approx(np.trace(dense) / 122, rel=0.1)
+    curvature.save(tmp_path / "one")
+    other = Curvature.load(tmp_path / "one")
+    np.testing.assert_array_equal(other.spectrum, curvature.spectrum)
+    assert other.matrix == "hessian"
+    axes = curvature.plot().axes[0]
+    assert axes.get_xlabel() == "eigenvalue"
+    with pytest.raises(ArgumentError, match="steps"):
+        curvature.density(0)
+
+
+def test_a_quadrature_ends_where_a_vector_sees_no_more():
+    matrix = np.diag([2.0, 2.0, -1.0, 7.0])
+    values, shares = lanczos_quadrature(lambda v: matrix @ v, np.array([3, 4, 0, 0]), 4)
+    assert values.tolist() == [2.0] and shares.tolist() == [1.0]
+    start = np.array([1.0, 2.0, 2.0, 0.0])
+    values, shares = lanczos_quadrature(lambda v: matrix @ v, start, 9)
+    np.testing.assert_allclose(values, [-1, 2], atol=1e-12)
+    np.testing.assert_allclose(shares, [4 / 9, 5 / 9])
+    none, _ = lanczos_quadrature(lambda v: 0 * v, start, 3)
+    assert none.tolist() == [0.0]
+
+
+def classifier(**options):
+    inputs = exburn.Input((5,))
+    h = layers.Dense(4, "tanh", kernel_regularizer=exburn.regularizers.L2(0.1))(inputs)
+    model = exburn.Model(inputs, layers.Dense(3)(h))
+    loss = exburn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", options.pop("loss", loss), seed=0)
+    return model
+
+
+def test_a_gauss_newton_matrix_is_that_of_outputs_that_are_linear():
+    model, classes = classifier(), np.arange(22) % 3
+    curvature = model.curvature(X, classes, matrix="gauss_newton", batch_size=8)
+    params = {v.path: jnp.asarray(v.numpy()) for v in model.trainable_variables}
+    names = list(curvature._operator._params)
+    flat, back = ravel_pytree([params[n] for n in names])
+    order = [names.index(v.path) for v in model.trainable_variables]
+
+    def outputs(flat):
+        parts = [back(flat)[n] for n in order]
+        return model.stateless_call(parts, [], jnp.float32(X))[0]
+
+    def loss(z):
+        return -jnp.mean(jax.nn.log_softmax(z)[np.arange(22), classes])
+
+    with jax.default_matmul_precision("highest"):
+        z, slopes = outputs(flat), jax.jacobian(outputs)(flat).reshape(66, -1)
+        dense = slopes.T @ jax.hessian(loss)(z).reshape(66, 66) @ slopes
+    assert curvature.loss == pytest.approx(float(loss(z)), rel=1e-5)
+    vector = RANDOM.normal(size=len(flat))
+    product = curvature._operator.apply(vector)
+    np.testing.assert_allclose(product, dense @ vector, rtol=1e-3, atol=1e-5)
+    assert curvature.density(40).points[0] > -0.1 * curvature.top(1)[0]
+    assert "no negative eigenvalue" in curvature.text()
+
+
+def test_a_matrix_that_is_none_is_refused():
+    with pytest.raises(ArgumentError, match="hessian, gauss_newton"):
+        network().curvature(X, Y, matrix="fisher")
+
+
+def test_sharpness_is_logged_along_training():
+    model = classifier()
+    classes = np.arange(22) % 3
+    watch = exburn.callbacks.Sharpness(X, classes, every=2)
+    history = model.fit(X, classes, epochs=4, verbose=0, callbacks=[watch])
+    assert history.epochs_of("sharpness") == [1, 3]
+    last = model.curvature(X, classes).top(1)[0]
+    assert history.history["sharpness"][-1] == pytest.approx(last, rel=1e-3)
+    plain = classifier().fit(X, classes, epochs=4, verbose=0)
+    assert history.history["loss"] == plain.history["loss"]
+    with pytest.raises(CallbackError, match="every"):
+        exburn.callbacks.Sharpness(X, classes, every="step")
