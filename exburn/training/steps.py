@@ -25,6 +25,7 @@ from exburn.module.building import untouched_metrics
 from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
 from exburn.runtime.kernels.conv.dispatch import pointwise_products
+from exburn.runtime.kernels.head_loss import with_few_scores
 from exburn.training import invariants
 from exburn.training.block_stacks import BlockStacks, pays
 from exburn.training.custom_step import LOGS, CustomSteps, own_steps
@@ -155,11 +156,15 @@ class Steps:
             return functools.partial(self.private, self.loss)
         plain: Callable = self.loss
         if self.remat is not None:
-            plain = remat_blocks(self.loss, self.remat)
+            plain = remat_blocks(self._loss_in_little_memory, self.remat)
         loss = self.placement.gathering(plain)
         if self._joins_lookups and loss == self.loss:
             return value_and_grad(loss, self.placement.totals)
         return jax.value_and_grad(loss, has_aux=True)
+
+    def _loss_in_little_memory(self, *arguments: Any) -> Any:
+        with with_few_scores():
+            return self.loss(*arguments)
 
     def _after_batch(
         self, state: TrainState, batch: Any, row_mask: Any, seen: tuple

@@ -53,12 +53,18 @@ from exburn.runtime.sharding.current import (
 _scored: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "exburn_scored_rows", default=None
 )
+_few: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_few_scores", default=False
+)
 # Scores on each device from which it runs, and those of a chunk, by platform. On one
 # core of an EPYC value and gradients take 1 to 0.28 of the time from 2**22 on, with
 # 1 to 4 million in a chunk; below, 0.9 to 1.35. On a GPU only memory is the reason: it
 # takes 1.06 to 1.14 of the time, and 0.26 of the memory.
 SCORES = {"cpu": 2**22, "gpu": 2**29}
 CHUNK = {"cpu": 2**21, "gpu": 2**28}
+# Scores from which it runs, and of a chunk of a frozen head, where memory counts more
+# than time: `with_few_scores`. Chunks add nothing up there.
+FEW = 2**26
 ROWS = 128, 512  # of a chunk on a CPU: at least, at most
 CLASSES = 1_024  # from which it runs
 _TILE = 128  # columns of a GPU's tile; see `padded_matmul`
@@ -120,12 +126,18 @@ def known_rows(labels: Any) -> ScoredRows | None:
     return scored if scored and scored.losses.shape == labels.shape else None
 
 
+def with_few_scores() -> AbstractContextManager[Any]:
+    """In the block a head's loss spares memory, whatever time that takes."""
+    return value_scope(_few, True)
+
+
 @dataclasses.dataclass(frozen=True)
 class RowChunks:
     """How the rows are gone through.
 
     Attributes:
         chunk: Rows of a chunk; ``None``: as many as `rows_of_chunk` says.
+        frozen_chunk: Those where the weights have no gradient; ``None``: as many.
         first, higher, entropy: Whether `ScoredRows` has these.
         sorts: Whether rows that count nothing are put last, and left out.
         narrow: Whether scores of half precision stay so between the product and the
@@ -137,6 +149,7 @@ class RowChunks:
     """
 
     chunk: int | None = None
+    frozen_chunk: int | None = None
     first: bool = False
     higher: bool = False
     entropy: bool = False
@@ -165,7 +178,8 @@ def fits(head: Head) -> bool:
     if part is None or x.ndim < 2 or x.dtype != head.kernel.dtype:
         return False
     rows, platform = part.size // part.shape[-1], _platform()
-    if rows * classes < SCORES[platform] or rows <= rows_of_chunk(rows, classes):
+    least = min(SCORES[platform], FEW) if _few.get() else SCORES[platform]
+    if rows * classes < least or rows <= rows_of_chunk(rows, classes, _few.get()):
         return False
     # Few rows of wide vectors: the sum of two gradients of weights takes longer.
     return max(ROWS) >= 2 * x.shape[-1] or rows >= 2 * ROWS[0]
@@ -181,15 +195,19 @@ def _platform() -> str:
     return "cpu" if jax.default_backend() == "cpu" else "gpu"
 
 
-def rows_of_chunk(rows: int, classes: int) -> int:
+def rows_of_chunk(rows: int, classes: int, few: bool = False) -> int:
     """Rows of a chunk, of so many in all: chunks are alike, the last is filled up.
+
+    Args:
+        few: Whether memory counts more than time.
 
     Example:
         >>> rows_of_chunk(1, 50_257)
         1
     """
     platform = _platform()
-    most = max(CHUNK[platform] // classes, ROWS[0])
+    scores = min(CHUNK[platform], FEW) if few else CHUNK[platform]
+    most = max(scores // classes, ROWS[0])
     if platform == "cpu":
         most = min(most, ROWS[1])
     if rows <= most:
@@ -233,8 +251,9 @@ def head_cross_entropy(
     part = x if (own := device_part(x)) is None else own
     plan = plan or RowChunks()
     if plan.chunk is None:
-        size = rows_of_chunk(part.shape[0], -(-classes // class_parts(head)))
-        plan = dataclasses.replace(plan, chunk=size)
+        sizes = part.shape[0], -(-classes // class_parts(head))
+        chunks = rows_of_chunk(*sizes), rows_of_chunk(*sizes, _few.get())
+        plan = dataclasses.replace(plan, chunk=chunks[0], frozen_chunk=chunks[1])
     plain = is_known(smoothing, 0)
     numbers = {} if plain else {"smoothing": jnp.asarray(smoothing, jnp.float32)}
     if head.soft_cap is not None:
@@ -243,7 +262,8 @@ def head_cross_entropy(
     if live is not None:
         alive = live.reshape(-1)
         x = jnp.where(alive[:, None], x, 0)
-    if alive is None or plan.chunk >= part.shape[0]:
+    least = min(c for c in (plan.chunk, plan.frozen_chunk) if c is not None)
+    if alive is None or least >= part.shape[0]:
         plan = dataclasses.replace(plan, sorts=False)
     rows = labels.reshape(-1).astype(jnp.int32), factors.reshape(-1), alive
     weights = head.kernel, head.bias
@@ -265,6 +285,8 @@ def _forward(static, x, weights, numbers, rows):
     plan = dataclasses.replace(
         plan, x_slope=_is_differentiated(x), kernel_slope=_is_differentiated(weights)
     )
+    if not plan.kernel_slope:
+        plan = dataclasses.replace(plan, chunk=plan.frozen_chunk or plan.chunk)
     scored, slopes = _on_devices((plan, turned), *values)
     examples = tuple(jnp.zeros((), v.dtype) for v in jax.tree.leaves(values[:2]))
     return (scored, jnp.zeros((), jnp.float32)), (slopes, examples)

@@ -481,3 +481,29 @@ def test_divided_classes_need_no_memory_for_all_scores():
 
     all_scores = rows // 2 * classes // 4 * 4  # bytes of a device's part
     assert needs(plain) > all_scores > 4 * needs(fused, chunk=64)
+
+
+def test_a_frozen_head_has_few_scores_at_a_time_where_memory_counts(monkeypatch):
+    monkeypatch.setattr(head_loss, "_platform", lambda: "gpu")
+    monkeypatch.setattr(head_loss, "FEW", 8 * 1024)
+    head = Head(jnp.ones((512, 4)), jnp.ones((4, 1024)))
+    labels, sizes, chunk = jnp.zeros(512, jnp.int32), [], head_loss._chunk
+
+    def note(static, weights, numbers, x, *rest, **options):
+        sizes.append(len(x))
+        return chunk(static, weights, numbers, x, *rest, **options)
+
+    monkeypatch.setattr(head_loss, "_chunk", note)
+
+    def loss(x, kernel):
+        return head_cross_entropy(Head(x, kernel), labels, jnp.ones(512))[1]
+
+    assert not head_loss.fits(head)
+    with head_loss.with_few_scores():
+        assert head_loss.fits(head)
+        frozen = jax.grad(loss)(head.x, head.kernel)
+        assert set(sizes) == {head_loss._TILE}
+        sizes.clear()
+        whole = jax.grad(loss, (0, 1))(head.x, head.kernel)[0]
+        assert set(sizes) == {512}
+    np.testing.assert_allclose(frozen, whole, atol=1e-6)
