@@ -51,6 +51,9 @@ def info(self: Network) -> ModelInfo:
     return describe(self)
 
 
+_LONGEST = 2**24  # positions that a plan tries
+
+
 def plan(
     self: Network,
     batch_size: int = 32,
@@ -89,7 +92,8 @@ def plan(
             of documents has it. With ``exburn.models.without_weights`` a plan needs no
             weights.
         largest: Whether the largest batch that fits is looked for, which compiles
-            two to five more programs; by default unless there are ``batch_tokens``.
+            two to five more programs; by default unless there are ``batch_tokens``. On
+            a mesh that divides positions it is the longest context, of so many rows.
         mesh, layout: As for ``compile``; those of ``compile`` by default.
         link: How devices reach each other: a ``distribution.step_time.Link``, its name
             (``"nvlink"``, ``"pcie"``, ``"infiniband"``, ``"ethernet"`` …), or bytes a
@@ -136,6 +140,7 @@ def plan(
         distribution=distribution,
         link=link,
         rate=rate,
+        context=_free_context(self, distribution),
     )
     if tokens is None or length is None:
         return plan
@@ -163,6 +168,15 @@ def _packed_sizes(
             f"{batch_tokens}",
         )
     return batch_tokens // length, length, None, None
+
+
+def _free_context(model: Network, distribution: Any) -> int | None:
+    """How long rows may be, on a mesh that divides positions, if it is not fixed."""
+    if distribution is None or distribution.sequence_parts == 1:
+        return None
+    if model.built and fixed_length(model) is not None:
+        return None
+    return context_of(model) or _LONGEST
 
 
 def prepare_plan(

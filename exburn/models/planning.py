@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -57,6 +58,8 @@ class Plan(Footprint, Figures):
         available_bytes: Memory for them on the device.
         largest_batch: The most rows that fit, measured by compiling that size, or
             ``None`` if it was not asked for.
+        longest_context: The most positions of a row that fit, on a mesh that divides
+            them, looked for in the place of ``largest_batch``; else ``None``.
         device: The device.
         mesh: The distribution over several devices, in words; ``None`` for one.
         step_time: What the step's time is made of, by a simple model; ``None`` on one
@@ -77,6 +80,7 @@ class Plan(Footprint, Figures):
     program: str = "train"
     available_bytes: int = 0
     largest_batch: int | None = None
+    longest_context: int | None = None
     device: str = ""
     mesh: str | None = None
     step_time: StepTime | None = None
@@ -110,6 +114,8 @@ class Plan(Footprint, Figures):
         }
         if self.largest_batch is not None:
             lines["Largest batch"] = f"{self.largest_batch:,}"
+        if self.longest_context is not None:
+            lines["Longest context"] = f"{self.longest_context:,} positions"
         if self.step_time is not None and self.link is not None:
             lines |= self._time_lines(self.step_time, self.link)
         title = f"One {self.program} step of {self.batch_size:,} rows"
@@ -177,6 +183,7 @@ def make_plan(
     link: Any = None,
     rate: float | None = None,
     available: int | None = None,
+    context: int | None = None,
 ) -> Plan:
     """The plan of a step of a prepared trainer.
 
@@ -185,6 +192,8 @@ def make_plan(
         link: How devices reach each other, as of ``distribution.step_time``.
         rate: Floating-point operations a second that a device reaches.
         available: Bytes of memory; by default what is free, or holds the model.
+        context: The most positions of a row that the model takes, if the longest that
+            fits is to be looked for.
     """
     preparer, state = trainer.preparer, state_specs(trainer.preparer, kind)
     programs, exact = preparer.programs, preparer.exact_rows(kind == "train")
@@ -201,7 +210,17 @@ def make_plan(
     footprint = measure(rows)
     if available is None:
         available = _available_bytes(trainer, kind, distribution)
-    most = largest_batch(measure, footprint, available) if largest else None
+    most = longest = None
+    if largest and context and distribution is not None:
+
+        def measure_context(length: int) -> Footprint:
+            longer = with_positions(with_rows(batch, rows), length)
+            return Footprint.of(programs, kind, state, longer, exact)
+
+        unit = 2 * distribution.sequence_parts  # zigzag has two pieces on each
+        longest = _longest_context(measure_context, batch, unit, available, context)
+    elif largest:
+        most = largest_batch(measure, footprint, available)
     mesh = time = None
     if distribution is None or rate is None:
         link = rate = None
@@ -214,6 +233,7 @@ def make_plan(
         program=kind,
         available_bytes=available,
         largest_batch=most,
+        longest_context=longest,
         device=device_name(),
         mesh=mesh,
         step_time=time,
@@ -226,6 +246,24 @@ def make_plan(
 def _asks_for_float8(model: Any) -> bool:
     policies = (getattr(part, "precision", None) for _, part in iter_modules(model))
     return any(policy is not None and policy.matmul == FLOAT8 for policy in policies)
+
+
+def _longest_context(
+    measure: Callable[[int], Footprint],
+    batch: tuple,
+    unit: int,
+    limit: int,
+    context: int,
+) -> int:
+    """The most positions of a row whose peak stays within a limit, in whole units."""
+
+    def measure_units(units: int) -> Footprint:
+        return dataclasses.replace(measure(units * unit), batch_size=units)
+
+    length = jax.tree.leaves(batch[0])[0].shape[1]
+    first, most = -(-min(length, context) // unit), max(context // unit, 1)
+    footprint = measure_units(first)
+    return min(largest_batch(measure_units, footprint, limit, most) * unit, context)
 
 
 def with_tokens(
@@ -307,13 +345,14 @@ def _share_of_work(
 ) -> float:
     """The share of a step's operations that one device does: by the sizes of kernels.
 
-    Rows are divided evenly, and the products with a kernel as the kernel is, unless it
-    is gathered.
+    Rows and their positions are divided evenly, and the products with a kernel as the
+    kernel is, unless it is gathered.
     """
     parts = distribution.num_model_replicas
     width = rows if exact else math.ceil(rows / parts) * parts
     share = width / rows / (1 if width % parts else parts)
     kernels = {n: v.shape for n, v in weights.items() if len(v.shape) > 1}
+    share /= distribution.sequence_parts
     sharding, local = distribution.sharding, 0
     for name, shape in kernels.items():
         layout = sharding(distribution.compute_spec(name, shape))
@@ -359,6 +398,19 @@ def with_rows(tree: Any, rows: int) -> Any:
     return jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), tree
     )
+
+
+def with_positions(batch: tuple, length: int) -> tuple:
+    """Specs of the same with so many positions in what has as many as the inputs."""
+    before = jax.tree.leaves(batch[0])[0].shape[1]
+
+    def resize(spec: Any) -> Any:
+        if len(spec.shape) < 2 or spec.shape[1] != before:
+            return spec
+        shape = spec.shape[0], length, *spec.shape[2:]
+        return jax.ShapeDtypeStruct(shape, spec.dtype)
+
+    return jax.tree.map(resize, batch)
 
 
 def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:

@@ -167,11 +167,11 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
         if not inner:
             yield equation, times
             continue
-        repeat = (
-            _size(equation.params.get("length", 1), set())
-            if equation.primitive.name == "scan"
-            else 1
-        )
+        repeat = 1
+        if equation.primitive.name == "scan":
+            repeat = _size(equation.params.get("length", 1), set())
+        elif equation.primitive.name == "shard_map":  # what each device does
+            repeat = equation.params["mesh"].size
         for sub in inner:
             yield from _walk(sub, times * repeat)
 

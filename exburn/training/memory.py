@@ -126,7 +126,10 @@ class Footprint:
 
 
 def largest_batch(
-    measure: Callable[[int], Footprint], first: Footprint, limit: int
+    measure: Callable[[int], Footprint],
+    first: Footprint,
+    limit: int,
+    most: int | None = None,
 ) -> int:
     """The largest number of rows whose peak stays within a limit; 0 if one does not.
 
@@ -135,9 +138,11 @@ def largest_batch(
 
     Args:
         limit: Bytes.
+        most: Rows that there can be at most.
     """
     peaks = {first.batch_size: first.peak_bytes}
-    rows, failing = first.batch_size * 2, _LARGEST + 1
+    rows, failing = first.batch_size * 2, (most or _LARGEST) + 1
+    rows = min(rows, failing - 1)
     for _ in range(_COMPILES):
         try:
             peaks[rows] = measure(rows).peak_bytes

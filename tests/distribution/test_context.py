@@ -1,6 +1,7 @@
 """Sequences that devices divide give the numbers of one device."""
 
 import functools
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import exburn
 from exburn import layers
 from exburn.data import PackedTokens
 from exburn.errors import LayoutError
+from exburn.models import planning
 
 ROWS, WORDS = 6, 40
 
@@ -161,6 +163,19 @@ def test_keys_go_round_and_are_not_gathered():
     plan = model.plan(4, *data("decoder")[:2], mesh={"context": 4}, largest=False)
     kinds = {one.kind for one in plan.collectives}
     assert "collective-permute" in kinds
+
+
+@on_devices
+def test_a_plan_says_how_long_rows_may_be():
+    model, mesh, limit = compiled("decoder"), {"context": 2}, 2 << 20
+    with unittest.mock.patch.object(planning, "_available_bytes", lambda *_: limit):
+        plan = model.plan(batch_tokens=64, length=64, largest=True, mesh=mesh, rate=1e9)
+    longest = plan.longest_context
+    assert plan.largest_batch is None and longest > 64
+    assert "Longest context" in str(plan)
+    np.testing.assert_allclose(plan.step_time.compute, plan.flops / 2 / 1e9)
+    exact = model.plan(batch_tokens=longest, length=longest, mesh=mesh)
+    assert exact.peak_bytes <= limit
 
 
 @on_devices
