@@ -12,7 +12,11 @@ Runs: in training, in layers whose policy says so (``"mixed_float8"``), where `p
 says so. The rule is the same on all devices: those without units for 8 bits compute the
 same of the same rounded numbers.
 
-Gain: not measured yet.
+Gain: on an H200 (jax 0.11.2) steps of three gated networks of 2,048 and 8,192 features
+take 15.0 in place of 23.2 ms of 16,384 tokens, those of Llama 3.2 1B 183.5 in place of
+232.8 ms (``benchmarks/float8.py``). A product of 16,384 × 2,048 × 8,192 takes 0.36 in
+place of 0.67 ms, rounding 16,384 × 8,192 numbers both ways 0.17 and finding the largest
+of them 0.07 ms: `LEAST` is where the one is worth the other.
 
 Source: Micikevicius et al., *FP8 Formats for Deep Learning*, 2022.
 """
@@ -30,20 +34,25 @@ from exburn.core.precision.matmul import in_float8
 from exburn.runtime import portable
 from exburn.runtime.kernels.float8_rounding import TILE, round_both_ways
 
-LEAST = 2_048, 1_024, 1_024  # rows, terms and columns
+#: What one over the sum of one over rows, terms and columns is at least, and what their
+#: product is. Arithmetic goes with all three, rounding with each two of them.
+LEAST = 600, 2**34
 _ENTRY, _SLOPE = jnp.float8_e4m3fn, jnp.float8_e5m2
 _SMALLEST = 2.0**-40  # of the largest entry: below, the scale no longer grows
 
 
 def pays(rows: int, terms: int, columns: int) -> bool:
-    """Whether a product of these sizes is faster in 8 bits.
+    """Whether a product of these sizes and its gradients are faster in 8 bits.
 
     Example:
-        >>> pays(16_384, 2_048, 8_192), pays(16_384, 2_048, 64)
+        >>> pays(16_384, 2_048, 2_048), pays(16_384, 2_048, 512)
         (True, False)
     """
     sizes = rows, terms, columns
-    return all(n >= m and n % TILE == 0 for n, m in zip(sizes, LEAST, strict=True))
+    if any(size < 1 or size % TILE for size in sizes):
+        return False
+    share, product = 1 / sum(1 / size for size in sizes), rows * terms * columns
+    return share >= LEAST[0] and product >= LEAST[1]
 
 
 def fits(x: jax.Array, kernel: jax.Array) -> bool:

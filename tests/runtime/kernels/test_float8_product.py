@@ -96,8 +96,9 @@ def test_what_is_not_finite_is_not_hidden(bad):
 
 def test_it_runs_where_it_pays_in_training_in_layers_that_ask_for_it(monkeypatch):
     assert pays(16_384, 2_048, 2_048) and not pays(16_384, 2_048, 2_050)
-    assert not any(pays(*sizes) for sizes in [(64, 4_096, 4_096), (4_096, 64, 4_096)])
-    monkeypatch.setattr(module, "LEAST", (64, 64, 64))
+    small = (64, 4_096, 4_096), (16_384, 2_048, 512), (2_048, 2_048, 2_048)
+    assert not any(pays(*sizes) for sizes in [*small, (0, 64, 64)])
+    monkeypatch.setattr(module, "LEAST", (20, 0))
 
     def runs(x=X, kernel=KERNEL, precision=FLOAT8, **options):
         context = forward_context.Context(**{"training": True, **options})
