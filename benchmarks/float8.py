@@ -60,7 +60,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 POLICIES = ("mixed_bfloat16", "mixed_float8")
-TEXT = {
+TEXT: dict[str, Any] = {
     "layers": 4,
     "width": 1_024,
     "heads": 8,
