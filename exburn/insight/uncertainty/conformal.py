@@ -24,6 +24,7 @@ from exburn.insight.uncertainty.conformity import (
     VALUE_SCORES,
     class_scores,
     intervals,
+    row_draws,
     rows_needed,
     threshold,
     value_scores,
@@ -67,11 +68,9 @@ class ConformalScore:
         """The spread by a function of the inputs; ``None`` if there is none."""
         return rows.call(self.spread) if callable(self.spread) else None
 
-    def of_classes(self, p: np.ndarray, stream: int) -> np.ndarray:
-        """Scores ``[rows, classes]``; the streams of draws are apart."""
-        draws = None
-        if self.seed is not None:
-            draws = np.random.default_rng([self.seed, stream]).uniform(size=len(p))
+    def of_classes(self, p: np.ndarray) -> np.ndarray:
+        """Scores ``[rows, classes]``."""
+        draws = None if self.seed is None else row_draws(p, self.seed)
         return class_scores(
             p,
             self.name,
@@ -171,7 +170,7 @@ class ConformalPredictor(Predictor):
     def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
         bound = self.threshold(level)
         if self.head.has_classes:
-            return self.score.of_classes(forecast.mean, 1) <= bound
+            return self.score.of_classes(forecast.mean) <= bound
         output = forecast.outputs["output"]
         return intervals(output, bound, self.score.name, forecast.spread)
 
@@ -348,7 +347,7 @@ def conformal(
     spreads = how.spread_of(rows)
     values, spreads = _read_outputs(head, how, rows.outputs(batch_size), spreads, _OP)
     if head.has_classes:
-        all_scores = how.of_classes(values, 0)
+        all_scores = how.of_classes(values)
         scores = np.take_along_axis(all_scores, targets[:, None], 1)[:, 0]
     else:
         scores = value_scores(targets, values, name, spreads)

@@ -126,7 +126,7 @@ class UncertaintyReport(Insight):
         axes.set(xlim=(low - 0.03, 1.01), ylim=(low - 0.03, 1.01))
         axes.set(xlabel="level", ylabel="share of targets in their set")
         axes.set_title("coverage by level")
-        axes.legend(loc="upper left")
+        axes.legend(loc="lower right")
         axes.grid(alpha=0.3)
         return figure
 

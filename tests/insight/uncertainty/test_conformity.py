@@ -13,6 +13,7 @@ from exburn.insight.uncertainty.conformity import (
     class_scores,
     intervals,
     rank_of,
+    row_draws,
     rows_needed,
     threshold,
     value_scores,
@@ -102,6 +103,17 @@ def test_temperature_is_that_of_netcal():
 
 def test_calibration_error_is_that_of_netcal():
     assert calibration(Y, P).error == pytest.approx(float(RECORDED["ece"]), abs=1e-9)
+
+
+def test_draws_are_uniform_and_of_the_row_alone():
+    p = softmax(np.random.default_rng(0).normal(size=(20_000, 4)))
+    draws = row_draws(p, 3)
+    counts = np.histogram(draws, 20, (0, 1))[0]
+    assert np.abs(counts - 1000).max() < 140 and ((draws >= 0) & (draws < 1)).all()
+    assert abs(np.corrcoef(draws, row_draws(p, 4))[0, 1]) < 0.03
+    assert abs(np.corrcoef(draws, p[:, 0])[0, 1]) < 0.03
+    assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 0.03
+    np.testing.assert_array_equal(row_draws(p[5:9], 3), draws[5:9])
 
 
 def test_ranks_are_exact():
