@@ -194,6 +194,30 @@ def _pieces(document: Document, tokenizer: Tokenizer) -> Iterator[tuple[str, boo
         yield _text_behind(tokenizer, before, waiting), counted
 
 
+def token_texts(tokens: Any, tokenizer: Tokenizer) -> list[str]:
+    """The text of each token; of those that are one character it is the last one's.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["so it is, so it was"] * 9, 270)
+        >>> token_texts(tokenizer.encode("so it was"), tokenizer)
+        ['so', ' it', ' was']
+    """
+    texts: list[str] = []
+    before: list[int] = []
+    waiting: list[int] = []
+    for token in np.asarray(tokens).tolist():
+        waiting.append(token)
+        text = _text_behind(tokenizer, before, waiting)
+        if text.endswith(_HALF) and len(waiting) < _LONGEST:
+            texts.append("")
+            continue
+        texts.append(text)
+        before, waiting = waiting, []
+    if waiting:
+        texts[-1] = _text_behind(tokenizer, before, waiting)
+    return texts
+
+
 def _text_behind(tokenizer: Tokenizer, before: list[int], tokens: list[int]) -> str:
     """The text of tokens, whose first blank may depend on those before them."""
     whole = tokenizer.decode([*before, *tokens], special=True, clean_up=False)

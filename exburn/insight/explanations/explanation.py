@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
-from exburn.core.printing import one_line
+from exburn.core.printing import Plain, one_line
+from exburn.errors import printable
 from exburn.insight.explanations import pictures
 from exburn.insight.insight import Insight
 
@@ -27,6 +30,8 @@ _MEANINGS = {
     "over the patches that cover an entry.",
     "shapley": "What the score gains when a patch is uncovered, as a mean over orders; "
     "the patches add up to the difference of the row's score and its baseline's.",
+    "attention": "From which places of the input attention flows through all layers to "
+    "the position that is asked about; a row's values add up to 1.",
 }
 _ASSUMPTIONS = {
     "saliency": "It holds near the input only.",
@@ -37,6 +42,8 @@ _ASSUMPTIONS = {
     "of several patches.",
     "shapley": "It depends on the patches and the baseline, and by chance on the "
     "orders where these are not all.",
+    "attention": "It is the mean over heads, knows nothing of what values hold, and is "
+    "the same for all targets.",
 }
 
 
@@ -58,6 +65,7 @@ class Explanation(Insight):
         layer: The path of the layer of ``"gradcam"``, else ``""``.
         gaps: Of integrated gradients: how far a row's values are from adding up to the
             difference of scores, as a share of it.
+        texts: The texts of the tokens of each row, by the name of the input.
     """
 
     kind: ClassVar[str] = "explanation"
@@ -72,6 +80,7 @@ class Explanation(Insight):
     columns: tuple[str, ...] = ()
     layer: str = ""
     gaps: np.ndarray | None = None
+    texts: dict[str, list[list[str]]] = dataclasses.field(default_factory=dict)
 
     @property
     def values(self) -> Any:
@@ -115,18 +124,36 @@ class Explanation(Insight):
 
     def _largest(self, row: int, most: int = 4) -> str:
         entries = [
-            (value, one_line(self._place(name, place)))
+            (value, self._place(name, row, place))
             for name, array in self.arrays.items()
             for place, value in _top(array[row], most)
         ]
         entries.sort(key=lambda entry: -abs(entry[0]))
         return ", ".join(f"{name} {value:+.3g}" for value, name in entries[:most])
 
-    def _place(self, name: str, place: tuple[int, ...]) -> str:
+    def _place(self, name: str, row: int, place: tuple[int, ...]) -> str:
+        if name in self.texts:
+            return f"{printable(self.texts[name][row][place[0]])!r}"
         if len(place) == 1 and self.columns:
-            return self.columns[place[0]]
+            return one_line(self.columns[place[0]])
         at = f"[{', '.join(map(str, place))}]"
-        return at if len(self.arrays) == 1 else f"{name}{at}"
+        return at if len(self.arrays) == 1 else one_line(f"{name}{at}")
+
+    def __rich__(self) -> Plain:
+        lines = [
+            pictures.ColouredTokens(texts, self.arrays[name][row])
+            for name, rows in self.texts.items()
+            for row, texts in enumerate(rows[:_MOST])
+        ]
+        return Plain(Group(self.table(), *lines, Text(self.text())))
+
+    def _repr_html_(self) -> str:
+        lines = [
+            pictures.ColouredTokens(texts, self.arrays[name][row]).html()
+            for name, rows in self.texts.items()
+            for row, texts in enumerate(rows[:_MOST])
+        ]
+        return super()._repr_html_() + "".join(lines)
 
     def plot(self) -> Any:
         """Draws the values: heat over pictures, bars of columns, coloured tokens.
@@ -143,6 +170,7 @@ class Explanation(Insight):
         settings: dict[str, Any] = {"method": self.method, "scored": self.scored}
         settings |= {"columns": list(self.columns), "layer": self.layer}
         settings |= {"values": list(self.arrays), "inputs": list(self.inputs)}
+        settings |= {"texts": self.texts}
         arrays = {f"values/{i}": v for i, v in enumerate(self.arrays.values())}
         arrays |= {f"inputs/{i}": v for i, v in enumerate(self.inputs.values())}
         arrays |= {"outputs": self.outputs, "scores": self.scores}
@@ -155,7 +183,7 @@ class Explanation(Insight):
     def from_content(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Self:
-        texts: dict[str, Any] = {
+        words: dict[str, Any] = {
             name: settings[name] for name in ("method", "scored", "layer")
         }
         lists = {name: settings[name] for name in ("columns", "values", "inputs")}
@@ -163,12 +191,12 @@ class Explanation(Insight):
             isinstance(v, list) and all(isinstance(name, str) for name in v)
             for v in lists.values()
         )
-        if not named or not all(isinstance(v, str) for v in texts.values()):
+        if not named or not all(isinstance(v, str) for v in words.values()):
             raise TypeError("names must be strings")
-        if texts["method"] not in _MEANINGS or not lists["values"]:
-            raise ValueError(f"there is no method {texts['method']!r}")
-        if texts["scored"] not in ("softmax", "sigmoid", "outputs"):
-            raise ValueError(f"there are no scores of {texts['scored']!r}")
+        if words["method"] not in _MEANINGS or not lists["values"]:
+            raise ValueError(f"there is no method {words['method']!r}")
+        if words["scored"] not in ("softmax", "sigmoid", "outputs"):
+            raise ValueError(f"there are no scores of {words['scored']!r}")
         groups = {
             kind: {n: arrays[f"{kind}/{i}"] for i, n in enumerate(lists[kind])}
             for kind in ("values", "inputs")
@@ -194,14 +222,30 @@ class Explanation(Insight):
             len(columns),
         ):
             raise ValueError("there must be a name for each column")
+        texts = settings["texts"]
+        _check_texts(texts, groups["values"])
         return cls(
             arrays=groups["values"],
             inputs=groups["inputs"],
             columns=columns,
             gaps=gaps,
-            **texts,
+            texts=texts,
+            **words,
             **rest,
         )
+
+
+def _check_texts(texts: Any, values: Mapping[str, np.ndarray]) -> None:
+    """Raises unless texts, of a file, are a text for each token of values."""
+    if not isinstance(texts, dict) or not set(texts) <= set(values):
+        raise ValueError("it has texts of no input")
+    for name, rows in texts.items():
+        sizes = [len(row) for row in rows if isinstance(row, list)]
+        shape = len(sizes), *sizes[:1]
+        if len(rows) != len(sizes) or len({*sizes}) > 1 or shape != values[name].shape:
+            raise ValueError("there must be a text for each token")
+        if not all(isinstance(text, str) for row in rows for text in row):
+            raise TypeError("texts must be strings")
 
 
 def _top(values: np.ndarray, most: int) -> list[tuple[tuple[int, ...], float]]:

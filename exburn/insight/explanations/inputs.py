@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from exburn.core.symbolic_shapes import describe
 from exburn.data import (
     ArrayDataset,
+    StreamDataset,
     column_names,
     has_columns,
     has_packed,
@@ -19,7 +21,7 @@ from exburn.data import (
 )
 from exburn.errors import ArgumentError, DataError, unknown_name
 from exburn.models.arguments import part_names
-from exburn.models.encoding import read_batch
+from exburn.models.encoding import read_batch, read_dataset
 from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.preparing import prepare
@@ -51,6 +53,9 @@ class NamedInputs:
 def read_inputs(model: Network, x: Any) -> NamedInputs:
     """The inputs, and the model built for them."""
     columns = tuple(map(str, column_names(x))) if has_columns(x) else ()
+    dataset = read_dataset(model, x, op=OP)
+    if isinstance(dataset, StreamDataset):
+        x = _read_stream(dataset)
     inputs = read_batch(model, x, op=OP).tree[0]
     if has_padded(inputs) or has_packed(inputs):
         raise DataError(
@@ -84,6 +89,18 @@ def read_inputs(model: Network, x: Any) -> NamedInputs:
     columns = columns if width == (len(columns),) else ()
     x = jax.tree_util.tree_unflatten(treedef, leaves)
     return NamedInputs(x, leaves, names, columns, floats)
+
+
+def _read_stream(dataset: StreamDataset) -> Any:
+    """All rows of a loader; its targets are left out."""
+    if dataset.batches in (None, sys.maxsize):
+        raise DataError(
+            OP,
+            "all rows of a loader are explained, and this one may have no end",
+            hint="Take some of it: explain(next(iter(loader))[0]).",
+        )
+    parts = [batch[0] for batch in dataset.iterate()]
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
 def leaf_name(path: tuple, names: Any) -> str:

@@ -266,6 +266,38 @@ def gradcam(scorer: Scorer) -> Callable:
     return run
 
 
+def attention(scorer: Scorer) -> Callable:
+    """The flow of attention from the input's positions through all layers.
+
+    Source: S. Abnar, W. Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+    """
+
+    def run(groups, x, features, targets, extras):
+        weights = scorer(groups, x, {})[1]["attention"]
+        flow = rollout(weights)
+        return {"0": jnp.einsum("nt,nts->ns", extras["positions"], flow)}, {}
+
+    return run
+
+
+def rollout(weights: Any) -> Any:
+    """The product of attention weights, each beside a shortcut: ``[rows, to, from]``.
+
+    Args:
+        weights: Of each layer, the first one first: ``[rows, to, from]``, adding up to
+            1 along the last axis.
+
+    Example:
+        >>> last = jnp.array([[[0.0, 1.0], [1.0, 0.0]]])
+        >>> rollout([last, last])[0].tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+    """
+    flow = jnp.eye(weights[0].shape[-1])[None]
+    for layer in weights:
+        flow = (flow + layer @ flow) / 2
+    return flow
+
+
 METHODS: Mapping[str, Callable[[Scorer], Callable]] = {
     "saliency": saliency,
     "smooth_gradient": smooth_gradient,
@@ -273,4 +305,5 @@ METHODS: Mapping[str, Callable[[Scorer], Callable]] = {
     "gradcam": gradcam,
     "occlusion": occlusion,
     "shapley": shapley,
+    "attention": attention,
 }

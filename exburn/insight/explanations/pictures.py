@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
 
+from exburn.errors import printable
+from exburn.visualization import page
 from exburn.visualization.figures import draw_bars, new_figure
 
 if TYPE_CHECKING:
@@ -13,6 +18,8 @@ if TYPE_CHECKING:
 
 _ROWS = 8  # that are drawn
 _BARS = 20
+_COLUMNS = 80  # letters of a line of tokens
+_RED, _BLUE = "230,70,60", "70,120,230"
 _OP = "Explanation.plot"
 
 
@@ -29,6 +36,8 @@ def draw(explanation: Explanation) -> Any:
     for panel, name in zip(axes, names, strict=True):
         if kinds[name] == "columns":
             _draw_columns(panel, explanation, name)
+        elif kinds[name] == "tokens":
+            _draw_tokens(panel, explanation, name, rows)
         else:
             _draw_grid(figure, panel, explanation, name, rows)
         if len(names) > 1:
@@ -40,6 +49,8 @@ def _kind(explanation: Explanation, name: str) -> str:
     values, inputs = explanation.arrays[name], explanation.inputs[name]
     if inputs.ndim == 4 and values.ndim in (3, 4):
         return "image"
+    if name in explanation.texts:
+        return "tokens"
     is_table = values.ndim == 2 and values.shape == inputs.shape
     return "columns" if is_table and inputs.dtype.kind == "f" else "grid"
 
@@ -47,6 +58,8 @@ def _kind(explanation: Explanation, name: str) -> str:
 def _height(explanation: Explanation, name: str, kind: str, rows: int) -> float:
     if kind == "columns":
         return 1.2 + 0.28 * min(explanation.arrays[name].shape[1], _BARS)
+    if kind == "tokens":
+        return 0.8 + 0.24 * len(_token_lines(explanation, name, rows))
     return 1.2 + 0.4 * rows
 
 
@@ -70,7 +83,8 @@ def _draw_images(explanation: Explanation, names: list[str], rows: int) -> Any:
             mark = _draw_heat(below, heats[row], image.shape[:2])
             for panel in (above, below):
                 panel.set_axis_off()
-        figure.colorbar(mark, ax=list(axes[2 * number + 1]), ticks=[], shrink=0.8)
+        both = axes[2 * number : 2 * number + 2].ravel()
+        figure.colorbar(mark, ax=list(both), ticks=[], shrink=0.5)
     figure.suptitle(
         f"{explanation.method.replace('_', ' ')}: target and score", size=10
     )
@@ -145,3 +159,88 @@ def _draw_grid(
     )
     axes.set_xlabel(f"place; {explanation.method.replace('_', ' ')}")
     figure.colorbar(cells, ax=axes)
+
+
+class ColouredTokens:
+    """Tokens of a row in a terminal or a page: red for the score, blue against it."""
+
+    def __init__(self, texts: Sequence[str], values: np.ndarray):
+        self.texts, bound = texts, float(np.abs(values).max()) or 1.0
+        self.shares = [float(value) / bound for value in values]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Text]:
+        if console.color_system is None:
+            return
+        line = Text(overflow="fold")
+        for text, share in zip(self.texts, self.shares, strict=True):
+            line.append(_visible(text), f"#000000 on {_color(share)}")
+        yield line
+
+    def html(self) -> str:
+        """The same as a paragraph of a page."""
+        spans = [
+            f'<span style="background:rgba({_RED if share > 0 else _BLUE},'
+            f'{abs(share):.2f})">{page.text(_visible(text))}</span>'
+            for text, share in zip(self.texts, self.shares, strict=True)
+        ]
+        return f'<p style="white-space:pre-wrap">{"".join(spans)}</p>'
+
+
+def _visible(text: str) -> str:
+    return printable(text).replace("\n", "↵")
+
+
+def _color(share: float) -> str:
+    """A share from -1 to 1 as a colour: blue, white, red."""
+    color = [int(part) for part in (_RED if share > 0 else _BLUE).split(",")]
+    mixed = [round(255 + (part - 255) * min(abs(share), 1)) for part in color]
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def _token_lines(
+    explanation: Explanation, name: str, rows: int
+) -> list[list[tuple[str, float]]]:
+    """Lines of tokens with their shares; an empty line stands before each row."""
+    lines: list[list[tuple[str, float]]] = []
+    for row in range(rows):
+        tokens = ColouredTokens(
+            explanation.texts[name][row], explanation.arrays[name][row]
+        )
+        lines += [[], []]
+        width = 0
+        for text, share in zip(tokens.texts, tokens.shares, strict=True):
+            shown = _visible(text)[:_COLUMNS]
+            if width + len(shown) > _COLUMNS:
+                lines.append([])
+                width = 0
+            lines[-1].append((shown, share))
+            width += len(shown)
+    return lines
+
+
+def _draw_tokens(axes: Any, explanation: Explanation, name: str, rows: int) -> None:
+    """Tokens of each row on coloured ground, in lines of one width."""
+    from matplotlib.patches import Rectangle
+
+    lines, row = _token_lines(explanation, name, rows), 0
+    for height, line in enumerate(lines):
+        if not line and row < rows:
+            title = f"row {row}: target {explanation.targets[row]}"
+            title += f", score {explanation.scores[row]:.3g}"
+            axes.text(0, height + 0.5, title, size=7, color="0.4", va="center")
+            row += 1
+        at = 0
+        for text, share in line:
+            box = (at, height), len(text), 0.9
+            axes.add_patch(Rectangle(*box, color=_color(share), linewidth=0))
+            for place, letter in enumerate(text):
+                center = at + place + 0.5, height + 0.48
+                style = {"family": "monospace", "size": 8, "ha": "center"}
+                axes.text(*center, letter, va="center", **style)
+            at += len(text)
+    axes.set_xlim(0, _COLUMNS)
+    axes.set_ylim(len(lines), 0)
+    axes.set_axis_off()
+    axes.set_title(explanation.method.replace("_", " "), loc="left", size=9)

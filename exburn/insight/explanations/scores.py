@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from exburn.core import forward_context
 from exburn.core.forward_context import Interceptor
 from exburn.layers import Embedding
+from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.layers.convolution.conv import Convolution
 from exburn.training.forward import last_functions
 from exburn.training.module import SplitModule
@@ -36,6 +37,7 @@ class CallSurvey(Interceptor):
         calls: A ``ShapedCall`` for each call, in the order in which they end.
         lookups: For each input that is looked up the paths of the tables.
         outputs: Where each of the model's outputs is in their structure.
+        attention: Shapes of the weights of attention layers, by path.
     """
 
     keeps_arrays = True
@@ -45,6 +47,7 @@ class CallSurvey(Interceptor):
         self.calls: list[ShapedCall] = []
         self.lookups: dict[int, list[str]] = {}
         self.outputs: list[tuple] = []
+        self.attention: dict[str, tuple[int, ...]] = {}
 
     @property
     def convolutions(self) -> list[ShapedCall]:
@@ -106,6 +109,32 @@ class Replacement(Interceptor):
         return outputs
 
 
+class AttentionWeights(Interceptor):
+    """Keeps the weights of all attention layers, as means over heads.
+
+    Attributes:
+        weights: ``[rows, targets, sources]`` of each, in the order of the calls.
+        paths: The layers' paths.
+    """
+
+    keeps_arrays = True
+
+    def __init__(self):
+        self.weights: list[Any] = []
+        self.paths: list[str] = []
+
+    def __call__(self, layer: Any, call: Any, args: tuple, kwargs: dict) -> Any:
+        ctx = forward_context.current()
+        assert ctx is not None
+        if ctx.builds is not None or not isinstance(layer, ProjectedAttention):
+            return call(*args, **kwargs)
+        pair = kwargs.get("return_attention_scores", False)
+        outputs, weights = call(*args, **kwargs | {"return_attention_scores": True})
+        self.paths.append(ctx.path_of(layer))
+        self.weights.append(weights.astype(jnp.float32).mean(1))
+        return (outputs, weights) if pair else outputs
+
+
 def looked_up(layer: Any, inputs: list[Any], args: tuple, ctx: Any) -> int | None:
     """The number of the input that a table is asked for; ``None`` for other calls."""
     if not isinstance(layer, Embedding) or not args:
@@ -114,16 +143,28 @@ def looked_up(layer: Any, inputs: list[Any], args: tuple, ctx: Any) -> int | Non
     return next((i for i, value in enumerate(inputs) if value is source), None)
 
 
-def survey(split: SplitModule, x: Any) -> tuple[CallSurvey, Any]:
-    """The calls of a pass over inputs of these shapes, and its program."""
+def survey(
+    split: SplitModule, x: Any, *, attends: bool = False
+) -> tuple[CallSurvey, Any]:
+    """The calls of a pass over inputs of these shapes, and its program.
+
+    Args:
+        attends: Whether the weights of attention layers are noted.
+    """
     notes: list[CallSurvey] = []
 
     def run(groups: Any, x: Any) -> Any:
         notes.append(CallSurvey(jax.tree.leaves(x)))
+        taps: tuple[Interceptor, ...] = (notes[-1],)
+        if attends:
+            taps = (*taps, flow := AttentionWeights())
         key = jax.random.key(0)
-        outputs = split.forward(
-            groups, x, training=False, key=key, interceptors=(notes[-1],)
-        )[0]
+        outputs = split.forward(groups, x, training=False, key=key, interceptors=taps)[
+            0
+        ]
+        if attends:
+            shapes = [weights.shape for weights in flow.weights]
+            notes[-1].attention = dict(zip(flow.paths, shapes, strict=True))
         pairs = jax.tree_util.tree_flatten_with_path(outputs)[0]
         notes[-1].outputs = [path for path, _ in pairs]
         return outputs
@@ -144,6 +185,7 @@ class Scorer:
         tables: Numbers of the inputs that stand for the rows of a table.
         layer: The path of the layer whose outputs are kept, or "".
         channels: The axis of the layer's channels.
+        attends: Whether the weights of attention layers are kept.
     """
 
     split: SplitModule
@@ -151,6 +193,7 @@ class Scorer:
     tables: tuple[int, ...]
     layer: str = ""
     channels: int = -1
+    attends: bool = False
 
     def __call__(
         self, groups: Any, x: Any, features: Mapping[str, Any], shift: Any = None
@@ -164,7 +207,8 @@ class Scorer:
 
         Returns:
             The scores [rows, …], and ``outputs``, ``rows`` of the tables by number as
-            text, ``layer``: the outputs of the layer.
+            text, ``layer``: the outputs of the layer, ``attention``: the weights of
+            attention layers.
         """
 
         def forward(groups: Any, x: Any, features: Any, shift: Any) -> Any:
@@ -176,13 +220,18 @@ class Scorer:
                 else:
                     leaves[int(name)] = value
             x = jax.tree.unflatten(treedef, leaves)
-            tap = Replacement(leaves, tables, self.layer, shift)
+            tap, flow = Replacement(leaves, tables, self.layer, shift), None
+            taps: tuple[Interceptor, ...] = (tap,)
+            if self.attends:
+                flow = AttentionWeights()
+                taps = (tap, flow)
             key = jax.random.key(0)
             outputs = self.split.forward(
-                groups, x, training=False, key=key, interceptors=(tap,)
+                groups, x, training=False, key=key, interceptors=taps
             )[0]
             rows = {str(place): value for place, value in tap.rows.items()}
             parts = {"outputs": outputs, "rows": rows, "layer": tap.output}
+            parts["attention"] = () if flow is None else tuple(flow.weights)
             return jax.tree.leaves(outputs)[self.output], parts
 
         args = groups, x, features, shift
@@ -200,7 +249,7 @@ class Scorer:
     @property
     def name(self) -> str:
         """What tells its programs from those of others."""
-        return f"{self.output} {self.tables} {self.layer}"
+        return f"{self.output} {self.tables} {self.layer} {self.attends}"
 
 
 def cut_probabilities(jaxpr: Any, output: int = 0) -> tuple[Any, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,17 +13,16 @@ import numpy as np
 from exburn.data import StreamDataset
 from exburn.errors import DataError, OutOfMemoryError
 from exburn.insight.influence.products import Part, RowFeatures
+from exburn.insight.progress import PatientBar
 from exburn.runtime.failures import is_exhausted
 from exburn.training.memory import free_bytes
 from exburn.training.numbers import holding
 from exburn.training.program import Programs
 from exburn.training.steps import inference_loss
 from exburn.training.trainer import Trainer
-from exburn.utils.progress import Progbar
 
 _BLOCK = 1 << 22  # entries of the random matrix that are there at once
 _MOST_ROWS = 256  # of a chunk
-_SILENT = 2.0  # seconds before a progress bar appears
 
 
 class RowGradients:
@@ -94,7 +92,7 @@ class RowGradients:
         total = None if isinstance(dataset, StreamDataset) else dataset.size
         features: list[np.ndarray] = []
         squares: list[np.ndarray] = []
-        rows, bar, begun = 0, Progbar(total, unit_name="row"), time.monotonic()
+        rows, bar = 0, PatientBar(total, "row")
         for batch in _batches(dataset, self._rows):
             for some, norms in self._of_batch(batch):
                 finite = np.isfinite(some).all(1) & np.isfinite(norms)
@@ -104,8 +102,7 @@ class RowGradients:
                 features.append(some)
                 squares.append(norms)
                 rows += len(norms)
-            if time.monotonic() - begun > _SILENT:
-                bar.update(rows)
+            bar.update(rows)
         return RowFeatures(np.concatenate(features), np.concatenate(squares))
 
     def _of_batch(self, batch: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -122,6 +122,60 @@ def test_few_steps_leave_a_gap_that_is_warned_of(mlp, captum):
     assert whole.gaps.max() < 1e-3
 
 
+def test_steps_are_added_for_rows_that_are_not_complete():
+    model = exburn.Sequential(
+        [exburn.Input((6,)), layers.Dense(30, "relu"), layers.Dense(1)]
+    )
+    rng = np.random.default_rng(1)
+    model.set_weights([3 * rng.normal(size=w.shape) for w in model.get_weights()])
+    x = rng.normal(size=(9, 6)).astype(np.float32)
+    with pytest.warns(UserWarning, match="steps=200"):
+        few = model.explain(x, steps=50)
+    found = model.explain(x, batch_size=4)
+    assert few.gaps is not None and found.gaps is not None
+    assert few.gaps.max() > 1e-3 >= found.gaps.max()
+    enough = few.gaps <= 1e-3
+    assert enough.any() and np.array_equal(found.values[enough], few.values[enough])
+    blank = model.predict(np.zeros((1, 6)), verbose=0)[0, 0]
+    np.testing.assert_allclose(found.values.sum(1) + blank, found.scores, rtol=2e-3)
+
+
+def test_loaders_are_explained_as_their_rows_are(mlp, captum):
+    x = captum["mlp/x"]
+
+    class Loader(exburn.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return x[2 * index : 2 * index + 2], np.zeros(2)
+
+    found = mlp.explain(Loader(), "saliency")
+    np.testing.assert_array_equal(found.values, mlp.explain(x, "saliency").values)
+    with pytest.raises(DataError, match="may have no end"):
+        mlp.explain(iter(lambda: (x, np.zeros(4)), None), "saliency")
+
+
+def test_tokens_have_their_texts_in_tables_pages_and_pictures(tmp_path):
+    model = exburn.Sequential(
+        [exburn.Input((3,), dtype="int32"), layers.Embedding(5, 2), layers.Flatten()]
+    )
+    model.add(layers.Dense(2))
+    x, words = np.array([[1, 4, 0], [2, 2, 3]]), ["", "a<b", "so", "it", "was\n"]
+    found = model.explain(x, vocabulary=words)
+    (texts,) = found.texts.values()
+    assert texts == [["a<b", "was\n", ""], ["so", "so", "it"]]
+    assert "'so' " in str(found) and "a&lt;b</span>" in found._repr_html_()
+    letters = [text.get_text() for text in found.plot().axes[0].texts]
+    assert [*"a<bwas↵"] == [letter for letter in letters[1:8]]
+    found.save(tmp_path / "found")
+    again = exburn.insight.load(tmp_path / "found")
+    assert again.texts == found.texts and str(again) == str(found)
+    with pytest.raises(ArgumentError, match="list of words"):
+        model.explain(x, vocabulary="so it was")
+    assert not model.explain(x).texts
+
+
 def test_tokens_beside_numbers_are_explained_by_the_rows_of_their_table():
     ids, size = exburn.Input((4,), dtype="int32", name="ids"), exburn.Input((2,))
     table = layers.Embedding(9, 3, embeddings_initializer="normal")(ids)
@@ -198,7 +252,7 @@ def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
 
 
 def test_a_baseline_of_another_shape_is_refused_before_scores(mlp, captum, monkeypatch):
-    monkeypatch.delattr("exburn.insight.explanations.explaining._Run.look")
+    monkeypatch.delattr("exburn.insight.explanations.attribution.AttributionRun.look")
     with pytest.raises(ArgumentError, match="baseline of 'x' must be finite"):
         mlp.explain(captum["mlp/x"], baseline=np.ones(5))
 

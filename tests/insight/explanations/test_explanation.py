@@ -36,6 +36,9 @@ def explanation(**changes):
         {"arrays": {"x": np.ones((2, 0), np.float32)}, "columns": ()},
         {"arrays": {}},
         {"gaps": np.ones((2, 3))},
+        {"texts": {"y": [["a", "b", "c"]] * 2}},
+        {"texts": {"x": [["a", "b", "c"]]}},
+        {"texts": {"x": [["a", "b", 3]] * 2}},
     ],
 )
 def test_a_file_that_says_what_no_explanation_is_is_refused(changes, tmp_path):
