@@ -86,19 +86,20 @@ class ConstrainedRun:
     def __init__(
         self, job: Job, sampler: Any, key: jax.Array, constraint: TextConstraint
     ):
-        self._job, self._sampler, self._key = job, sampler, key
-        self.length = job.length
+        self._job, self.length = job, job.length
         memory, further = memory_for(job.plan), job.programs.further
         kind = f"{job.kind}_of_a_form"
-        ids, lengths, self._stops = job.arguments()
+        ids, lengths, stops = job.arguments()
         begin = further(f"prefill{kind}", lambda: make_begin(memory), static=(5,))
         self._choose = further("choose_of_a_form", make_choose, donated=(0,))
         self._advance = further(
             f"generate{kind}", lambda: make_advance(memory), donated=(2,), static=(6,)
         )
-        self._lengths, self._prompt = lengths, ids.shape[1]
+        self._prompt = ids.shape[1]
+        # On the device, once: to send a number takes as long as a program's start.
+        self._lengths, *self._choice = jax.device_put((lengths, sampler, stops, key))
         (self._memory, self._state, self._scores, self._results), self._doubt = begin(
-            job.groups, ids, lengths, sampler, self._stops, job.most
+            job.groups, ids, lengths, sampler, stops, job.most
         )
         rows = len(lengths)
         self._constraint = constraint
@@ -173,13 +174,8 @@ class ConstrainedRun:
 
     def _write(self) -> None:
         """Another token of each row."""
-        self._state, token, stopped = self._choose(
-            self._state,
-            self._scores,
-            self._masks,
-            self._sampler,
-            self._stops,
-            self._key,
+        self._state, token, both = self._choose(
+            self._state, self._scores, self._masks, *self._choice
         )
         self._step += 1
         if self._step < self._job.length:
@@ -188,11 +184,11 @@ class ConstrainedRun:
                 self._results,
                 self._memory,
                 token,
-                np.int32(self._step - 1),
+                self._state.step,
                 self._lengths,
                 self._prompt,
             )
-        token, stopped = jax.device_get((token, stopped))
+        token, stopped = np.asarray(both)
         going = self._stopped == 0
         for row in np.flatnonzero(going):
             self._matchers[row].accept(int(token[row]))
@@ -236,7 +232,7 @@ def make_choose() -> Callable:
         token = choose(sampler, scores, state.seen, key, state.step)
         stopped = jnp.zeros_like(state.stopped)  # those of before are the host's
         state = append(dataclasses.replace(state, stopped=stopped), token, stops)
-        return state, token, state.stopped
+        return state, token, jnp.stack([token, state.stopped])  # one way to the host
 
     return choose_allowed
 
@@ -245,7 +241,7 @@ def make_advance(memory: Memory) -> Callable:
     """The program that computes the scores after a token."""
 
     def advance(groups, results, cache, token, step, lengths, prompt: int):
-        arguments = cache, token, step, lengths
+        arguments = cache, token, step - 1, lengths
         hoisted = _advance_hoisted(memory, groups, *arguments, prompt)
         return hoisted.rest(groups, results)(*arguments)
 
