@@ -31,6 +31,8 @@ OTHERS = {
     "torch": "PyTorch",
     "torch-compiled": "PyTorch, compiled",
 }
+# Rates of products in bfloat16 on an H100 or H200.
+RATES = {790: "measured", 989: "on paper"}
 PEERS = {"exburn": "ExBurn", **{peer: OTHERS[peer] for peer in ("scan", "keras")}}
 _PART = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -99,7 +101,8 @@ def throughput(results: dict[str, Any]) -> Iterator[str]:
 def large(results: dict[str, Any]) -> Iterator[str]:
     named = OTHERS
     yield from _head(
-        "workload", "ExBurn, samples/s", "tokens/s", "share of the card's rate",
+        "workload", "ExBurn, samples/s", "tokens/s",
+        *(f"share of {rate} TFLOP/s, {how}" for rate, how in RATES.items()),
         *(f"against {name}" for name in named.values()),
         "peak memory against the scan's",
     )  # fmt: skip
@@ -108,10 +111,11 @@ def large(results: dict[str, Any]) -> Iterator[str]:
             continue
         speed = ours["samples_per_s"]
         tokens = f"{speed * LARGE[work].tokens:,.0f}" if "mfu" in ours else "–"
-        share = f"{ours['mfu']:.1%}" if "mfu" in ours else "–"
+        rate = speed * LARGE[work].flops / 1e12
+        shares = [f"{rate / full:.1%}" if "mfu" in ours else "–" for full in RATES]
         ratios = [f"{runs[p]['ratio']:.2f} ×" if p in runs else "–" for p in named]
         peak = f"{ours['peak'] / runs['scan']['peak']:.2f} ×" if "scan" in runs else "–"
-        yield _row(work, f"{speed:,.0f}", tokens, share, *ratios, peak)
+        yield _row(work, f"{speed:,.0f}", tokens, *shares, *ratios, peak)
 
 
 def breadth(results: dict[str, Any]) -> Iterator[str]:
