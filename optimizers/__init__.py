@@ -30,12 +30,18 @@ from exburn.optimizers.muon import Muon
 from exburn.optimizers.nadam import Nadam
 from exburn.optimizers.optax_optimizer import OptaxOptimizer
 from exburn.optimizers.rmsprop import RMSprop
+from exburn.optimizers.sam import SAM
 from exburn.optimizers.schedule_free import ScheduleFreeAdamW
 from exburn.optimizers.sgd import SGD
+from exburn.optimizers.shampoo import Shampoo
+from exburn.optimizers.soap import SOAP
+from exburn.optimizers.sophia import Sophia
 
 __all__ = [
     "LBFGS",
+    "SAM",
     "SGD",
+    "SOAP",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -54,6 +60,8 @@ __all__ = [
     "OptimizerMap",
     "RMSprop",
     "ScheduleFreeAdamW",
+    "Shampoo",
+    "Sophia",
     "by_depth",
     "deserialize",
     "get",
@@ -77,7 +85,11 @@ _CLASSES = (
     Muon,
     Nadam,
     RMSprop,
+    SAM,
     SGD,
+    SOAP,
+    Shampoo,
+    Sophia,
     ScheduleFreeAdamW,
     OptaxOptimizer,
 )

@@ -53,7 +53,7 @@ class LBFGS(Optimizer):
     Optimization*, 1989; Nocedal & Wright, *Numerical Optimization*, 2006, ch. 3.
     """
 
-    searches = True
+    evaluates_loss = searches = True
 
     def __init__(
         self,

@@ -69,10 +69,10 @@ class LossScaleOptimizer(Optimizer):
                 f"inner_optimizer must be an Optimizer, received {inner_optimizer!r}",
                 hint="exburn.optimizers.get makes one from a name or from optax.",
             )
-        if inner_optimizer.searches:
+        if inner_optimizer.evaluates_loss:
             raise ArgumentError(
                 op,
-                f"the line search of {inner_optimizer!r} needs the plain loss",
+                f"{inner_optimizer!r} needs the plain loss, to evaluate it again",
                 hint="Train in float32 or bfloat16, without a LossScaleOptimizer.",
             )
         self._inner = inner_optimizer

@@ -497,11 +497,11 @@ class MultiOptimizer(Optimizer):
 
 
 def _check_part(optimizer: Any, where: str) -> Optimizer:
-    if getattr(optimizer, "searches", False):
+    if getattr(optimizer, "evaluates_loss", False):
         raise ArgumentError(
             "OptimizerMap",
-            f"{where} must be an optimizer for some parameters; the line search of "
-            f"{optimizer!r} moves all of them",
+            f"{where} must be an optimizer for some parameters; {optimizer!r} "
+            "evaluates the loss again, with all of them",
             hint="Give it to compile() alone.",
         )
     refused = isinstance(optimizer, LossScaleOptimizer | MultiOptimizer)

@@ -227,7 +227,7 @@ def _divides_more(distribution: Any) -> bool:
 def _check_optimizer(op: str, optimizer: Any) -> None:
     reasons = {
         "an optimizer that accumulates gradients": optimizer.accumulate > 1,
-        "an optimizer that searches along a line": optimizer.searches,
+        "an optimizer that evaluates the loss again": optimizer.evaluates_loss,
         "an optimizer that scales the loss (float16)": optimizer.scales_loss,
     }
     for name, holds in reasons.items():

@@ -127,7 +127,7 @@ class Steps:
             further = {}
             if self.optimizer.weighs_batches:
                 further["weight"] = self._tokens(batch, row_mask, seen)
-            if self.optimizer.searches:
+            if self.optimizer.evaluates_loss:
                 further["value_fn"] = lambda p: self.loss(p, state, batch, row_mask)[0]
             update = self.optimizer.update(
                 grads, state.opt_state, state.params, **further

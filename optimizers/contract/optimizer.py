@@ -137,7 +137,9 @@ class Optimizer(abc.ABC):
     Averaging*, 1992.
     """
 
-    #: Whether ``update`` takes the loss as a function, ``value_fn``, to search along.
+    #: Whether ``update`` takes the loss as a function, ``value_fn``.
+    evaluates_loss = False
+    #: Whether it finds the length of its steps by itself, along that loss.
     searches = False
     #: Whether parameters in 16-bit floats are updated in float32.
     widens = True

@@ -36,6 +36,8 @@ OPTIMIZERS = {
     "lion": lambda: optimizers.Lion(0.02),
     "ftrl": lambda: optimizers.Ftrl(1.0),
     "muon": lambda: optimizers.Muon(0.1),
+    "soap": lambda: optimizers.SOAP(0.1, precondition_interval=2),
+    "shampoo": lambda: optimizers.Shampoo(0.5, momentum=0.5),
     "schedule free": lambda: optimizers.ScheduleFreeAdamW(0.3, warmup_steps=5),
     "accumulating": lambda: optimizers.Adam(0.2, gradient_accumulation_steps=2),
     "loss scale": lambda: LossScaleOptimizer(optimizers.Adam(0.1)),

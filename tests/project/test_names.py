@@ -55,7 +55,8 @@ MUST = {
     ).split(),
     "optimizers": (
         "SGD Adam AdamW Adamax Nadam Adagrad Adadelta Adafactor RMSprop Ftrl Lamb Lion "
-        "Muon ScheduleFreeAdamW LossScaleOptimizer MultiOptimizer Optimizer schedules"
+        "Muon SAM SOAP Shampoo Sophia ScheduleFreeAdamW LossScaleOptimizer "
+        "MultiOptimizer Optimizer schedules"
     ).split(),
     "optimizers.schedules": (
         "ExponentialDecay PiecewiseConstantDecay PolynomialDecay InverseTimeDecay "
