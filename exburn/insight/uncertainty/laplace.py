@@ -17,8 +17,8 @@ from exburn import activations
 from exburn.core import forward_context
 from exburn.core.checks import check_choice, check_count, check_number, check_seed
 from exburn.core.forward_context import Interceptor
-from exburn.errors import ArgumentError
-from exburn.insight.explanations.scores import cut_probabilities, survey
+from exburn.errors import ArgumentError, DataError
+from exburn.insight.explanations.scores import ShapedCall, survey
 from exburn.insight.uncertainty.bond import ModelBond
 from exburn.insight.uncertainty.laplace_posterior import (
     STRUCTURES,
@@ -37,6 +37,7 @@ from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
     check_noise,
+    check_samples,
     require_gaussian,
 )
 from exburn.insight.uncertainty.prediction import Forecast
@@ -48,7 +49,6 @@ from exburn.training.program import Programs
 from exburn.visualization.figures import new_axes
 
 LINKS = ("probit", "monte_carlo")
-_FORMS = {"convert_element_type", "reshape", "squeeze", "copy"}  # of the same numbers
 _PRECISIONS = tuple(10.0 ** (n / 2) for n in range(-6, 15))  # by validation
 _NUMBERS = 1 << 24  # that are made of some rows at once
 _MOST = 8192  # weights of a full posterior, whose covariance takes 256 MiB then
@@ -72,7 +72,7 @@ class LastLayer:
     @property
     def program_name(self) -> str:
         """What tells its program from those of others."""
-        return f"features of {self.path}"
+        return f"features of {self.path}" + (" and 1" if self.has_bias else "")
 
     def make_features(self, programs: Programs) -> Pass:
         """What goes into the layer: ``[rows, …, width]``, with 1 for the bias."""
@@ -117,8 +117,8 @@ class LaplacePredictor(PosteriorPredictor):
         return "laplace"
 
     def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        structure = self.posterior.structure
-        some = self.model_of(op), self.layer, structure, rows, batch_size, op
+        pairs = self.posterior.structure == "full" or self.link == "monte_carlo"
+        some = self.model_of(op), self.layer, pairs, rows, batch_size, op
         forecast = self.of_features(features_of(*some))
         check_finite_rows(forecast.mean, "the output", op)
         return forecast
@@ -126,17 +126,14 @@ class LaplacePredictor(PosteriorPredictor):
     def of_features(self, chunks: Iterable[np.ndarray]) -> Forecast:
         """The forecast of rows by what goes into the last layer, chunk by chunk."""
         means, spreads, done = [], [], 0
-        link = self.link, self.samples, self.seed
         for features in chunks:
             flat = features.reshape(-1, features.shape[-1])
             outputs = flat @ self.layer.weights
-            covariance = self.posterior.output_covariance(flat)
             if self.head.has_classes:
-                parts = outputs, covariance, self.head, link, done
-                mean, spread = _probabilities(*parts)
+                mean, spread = _probabilities(self, flat, outputs, done)
             else:
-                variance = np.diagonal(covariance, axis1=1, axis2=2) + self.noise
-                mean, spread = outputs, np.sqrt(variance)
+                variance = self.posterior.output_variance(flat, outputs)[0]
+                mean, spread = outputs, np.sqrt(variance + self.noise)
             done += len(flat)
             for whole, part in ((means, mean), (spreads, spread)):
                 values = np.asarray(part, np.float64)
@@ -209,6 +206,7 @@ class LaplacePredictor(PosteriorPredictor):
         op, head = "LaplacePredictor.load", common["head"]
         weights, variances = arrays["weights"], arrays["variances"]
         path, has_bias = settings["layer"], settings["has_bias"]
+        prior = settings["prior_precision"]
         if not isinstance(path, str) or type(has_bias) is not bool:
             raise ValueError("it names no layer")
         if weights.ndim != 2 or weights.dtype != np.float32:
@@ -217,7 +215,7 @@ class LaplacePredictor(PosteriorPredictor):
         bases = tuple(arrays[f"basis_{n}"] for n in range(len(arrays) - 2))
         posterior = Posterior(
             structure,
-            check_number(op, "prior_precision", settings["prior_precision"], 0),
+            check_number(op, "prior_precision", prior, 0, open_low=True),
             check_number(op, "noise", settings["noise"], 0) or 1.0,
             float(settings["evidence"]),
             variances,
@@ -230,7 +228,7 @@ class LaplacePredictor(PosteriorPredictor):
             layer=LastLayer(path, weights, has_bias),
             posterior=posterior,
             link=check_choice(op, "link", settings["link"], LINKS),
-            samples=check_count(op, "samples", settings["samples"]),
+            samples=check_samples(op, settings["samples"]),
             seed=check_seed(op, settings["seed"]) or 0,
             rows=check_count(op, "rows", settings["rows"]),
         )
@@ -277,7 +275,7 @@ def laplace(
     """
     structure = check_choice(OP, "structure", structure, STRUCTURES)
     link = check_choice(OP, "link", link, LINKS)
-    samples, seed = check_count(OP, "samples", samples), check_seed(OP, seed) or 0
+    samples, seed = check_samples(OP, samples), check_seed(OP, seed) or 0
     batch_size = check_count(OP, "batch_size", batch_size)
     if prior_precision is not None:
         prior_precision = check_number(
@@ -299,7 +297,8 @@ def laplace(
             hint='structure="kronecker" has two small factors.',
         )
     bond, curvature = ModelBond(model), LikelihoodCurvature(structure)
-    some, done = (model, layer, structure), 0
+    pairs = structure == "full" or link == "monte_carlo"
+    some, done = (model, layer, pairs), 0
     flat = _flat(targets, head)
     for features in features_of(*some, rows, batch_size, OP):
         features = features.reshape(-1, features.shape[-1])
@@ -358,7 +357,7 @@ def _flat(targets: np.ndarray, head: OutputHead) -> np.ndarray:
 def features_of(
     model: Network,
     layer: LastLayer,
-    structure: str,
+    pairs: bool,
     rows: LabelledRows,
     batch_size: int,
     op: str,
@@ -366,44 +365,60 @@ def features_of(
     """What goes into the last layer, ``[rows, …, width]``, some rows at a time.
 
     They are so few that what is computed of each fits the memory together.
+
+    Args:
+        pairs: Whether that has a number for each pair of weights and classes.
     """
     width, classes = layer.weights.shape
-    numbers = classes**2 * (width if structure == "full" else 1)
+    numbers = classes**2 * width if pairs else classes + width
     for part in rows.parts:
         program = layer.program_name, layer.make_features
         for chunk in run_rows(model, part, batch_size, *program, (), op):
+            if chunk.shape[-1] != width:
+                raise ArgumentError(op, f"the weights are not of {layer.path!r}")
             size = max(_NUMBERS // (numbers * math.prod(chunk.shape[1:-1])), 1)
             for start in range(0, len(chunk), size):
                 yield chunk[start : start + size]
 
 
 def _probabilities(
-    outputs: Any, covariance: Any, head: OutputHead, link: tuple, start: int
+    predictor: LaplacePredictor, features: Any, outputs: Any, start: int
 ) -> tuple[Any, Any]:
     """Mean probabilities ``[rows, classes]`` and their standard deviations.
 
     Args:
         start: The number of the first row, which its samples depend on.
     """
-    if head.family == "sigmoid":  # as the softmax of 0 and the logit
+    posterior, binary = predictor.posterior, predictor.head.family == "sigmoid"
+    if predictor.link == "probit":
+        p = jax.nn.sigmoid(outputs) if binary else jax.nn.softmax(outputs)
+        variance, product = posterior.output_variance(features, p)
+        if binary:  # as the softmax of 0 and the logit
+            zeros = np.zeros_like(outputs)
+            outputs, variance, product = (
+                np.concatenate([zeros, v], -1) for v in (outputs, variance, product)
+            )
+        return _by_probit(outputs, variance, product)
+    covariance = posterior.output_covariance(features)
+    if binary:
         outputs = np.concatenate([np.zeros_like(outputs), outputs], -1)
         covariance = jnp.pad(covariance, ((0, 0), (1, 0), (1, 0)))
-    way, samples, seed = link
-    if way == "probit":
-        return _by_probit(outputs, covariance)
-    return _by_samples(outputs, covariance, jax.random.key(seed), start, samples)
+    key = jax.random.key(predictor.seed)
+    return _by_samples(outputs, covariance, key, start, predictor.samples)
 
 
 @jax.jit
-@jax.default_matmul_precision("highest")
-def _by_probit(mean: Any, covariance: Any) -> tuple[Any, Any]:
-    """MacKay's formula; deviations are by the derivative of the softmax."""
-    variance = jnp.diagonal(covariance, axis1=1, axis2=2)
+def _by_probit(mean: Any, variance: Any, product: Any) -> tuple[Any, Any]:
+    """MacKay's formula; deviations are by the derivative of the softmax.
+
+    Args:
+        product: Of the covariance and the softmax of ``mean``.
+    """
     p = jax.nn.softmax(mean / jnp.sqrt(1 + jnp.pi / 8 * variance))
     middle = jax.nn.softmax(mean)
-    slope = middle[:, :, None] * (jnp.eye(p.shape[-1]) - middle[:, None, :])
-    spread = jnp.einsum("nki,nij,nkj->nk", slope, covariance, slope)
-    return p, jnp.sqrt(jnp.maximum(spread, 0))
+    whole = jnp.sum(middle * product, -1, keepdims=True)
+    spread = middle * jnp.sqrt(jnp.maximum(variance - 2 * product + whole, 0))
+    return p, spread
 
 
 @functools.partial(jax.jit, static_argnums=4)
@@ -458,10 +473,13 @@ def find_last_layer(split: SplitModule, x: Any, head: OutputHead, op: str) -> La
     calls = survey(split, x)[0].calls
     paths = [call.path for call in calls]
     for call in reversed(calls):
-        layer, once = call.layer, paths.count(call.path) == 1
-        if isinstance(layer, Dense) and once and call.shape is not None:
-            if _ends_in(split, x, head, layer, call.path, call.shape):
-                return _read(split, call.path, op)
+        once = call.shape is not None and paths.count(call.path) == 1
+        if (
+            isinstance(call.layer, Dense)
+            and once
+            and _ends_in(split, x, head, call, op)
+        ):
+            return _read(split, call.path, op)
     raise ArgumentError(
         op,
         f"the output {head.name!r} is not the product of one Dense layer, whose "
@@ -471,34 +489,56 @@ def find_last_layer(split: SplitModule, x: Any, head: OutputHead, op: str) -> La
 
 
 def _ends_in(
-    split: SplitModule, x: Any, head: OutputHead, layer: Any, path: str, shape: tuple
+    split: SplitModule, x: Any, head: OutputHead, call: ShapedCall, op: str
 ) -> bool:
-    """Whether the output, or what goes into its softmax, is the layer's product."""
+    """Whether the output is the layer's product, or its softmax or sigmoid.
+
+    The pass is run on random numbers, with others in the place of what the layer
+    returns.
+
+    Raises:
+        DataError: It is, and some of its places are masked.
+    """
+    masks: list[Any] = []
 
     def run(stand_in: Any, groups: Any, x: Any) -> Any:
-        key, taps = jax.random.key(0), (_Tap(path, stand_in),)
-        return split.forward(groups, x, training=False, key=key, interceptors=taps)[0]
+        key, taps = jax.random.key(0), (_Tap(call.path, stand_in),)
+        outputs, _, ctx = split.forward(
+            groups, x, training=False, key=key, interceptors=taps
+        )
+        output = jax.tree.leaves(outputs)[head.number]
+        masks.append(ctx.mask_of(output))
+        return output
 
-    stand_in = jax.ShapeDtypeStruct(shape, jnp.float32)
-    code = jax.make_jaxpr(run)(stand_in, split.peek(), x).jaxpr
-    linear = layer.activation is activations.linear
-    end = code.outvars[head.number]
-    if not head.has_classes or head.logits:
-        return linear and _origin(code, end) is code.invars[0]
-    if linear:
-        variable, kind = cut_probabilities(code, head.number)
-        return kind == head.family and _origin(code, variable) is code.invars[0]
-    own = {"softmax": activations.softmax, "sigmoid": activations.sigmoid}
-    whole = layer.activation is own[head.family]
-    return whole and _origin(code, end) is code.invars[0]
+    draws = np.random.default_rng(0)
+    product = draws.normal(size=call.shape).astype(np.float32)
+    x = jax.tree.map(lambda spec: _inputs_like(spec, draws), x)
+    output = np.asarray(jax.jit(run)(product, split.read(), x), np.float32)
+    end = {"softmax": activations.softmax, "sigmoid": activations.sigmoid}
+    function = activations.linear
+    if head.has_classes and not head.logits:
+        function = end[head.family]
+    fits = call.layer.activation in (activations.linear, function)
+    if not fits or output.shape != product.shape:
+        return False
+    if call.layer.activation is activations.linear:
+        product = np.asarray(function(product))
+    same = np.allclose(output, product, atol=0.02)
+    if same and len(head.shape) > 2 and masks[-1] is not None:
+        raise DataError(
+            op,
+            f"places of the output {head.name!r} are masked, which 'laplace' would "
+            "take for rows",
+            hint="Cut the rows to one length, without a mask.",
+        )
+    return same
 
 
-def _origin(code: Any, variable: Any) -> Any:
-    """The variable whose numbers another has, in some form."""
-    producers = {id(var): eqn for eqn in code.eqns for var in eqn.outvars}
-    while (eqn := producers.get(id(variable))) and eqn.primitive.name in _FORMS:
-        variable = eqn.invars[0]
-    return variable
+def _inputs_like(spec: Any, draws: np.random.Generator) -> Any:
+    """Random numbers; of integers, which may be indices, zeros."""
+    if jnp.issubdtype(spec.dtype, jnp.floating):
+        return jnp.asarray(draws.normal(size=spec.shape), spec.dtype)
+    return jnp.zeros(spec.shape, spec.dtype)
 
 
 def _read(split: SplitModule, path: str, op: str) -> LastLayer:

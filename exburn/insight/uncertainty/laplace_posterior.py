@@ -71,7 +71,6 @@ def _sums(
     features: Any, outputs: Any, targets: Any, structure: str, family: str
 ) -> tuple[Any, ...]:
     """What some rows add to the fit of a `LikelihoodCurvature`, and to its sums."""
-    bends = _bends(outputs, family)  # [rows, classes, classes]
     if family == "softmax":
         logs = jax.nn.log_softmax(outputs)
         fit = jnp.take_along_axis(logs, targets[:, None], -1).sum()
@@ -79,12 +78,17 @@ def _sums(
         fit = -jax.nn.softplus(outputs[:, 0] * (1 - 2 * targets)).sum()
     else:
         fit = jnp.sum((outputs - targets) ** 2)
-    if structure == "kronecker":
-        return fit, jnp.einsum("ni,nj->ij", features, features), bends.sum(0)
+    if structure == "full":
+        bends = _bends(outputs, family)  # [rows, classes, classes]
+        return fit, jnp.einsum("ni,nkl,nj->ikjl", features, bends, features)
+    p = jax.nn.sigmoid(outputs) if family == "sigmoid" else jax.nn.softmax(outputs)
+    own = jnp.ones_like(p) if family == "values" else p * (1 - p)
     if structure == "diagonal":
-        own = jnp.diagonal(bends, axis1=1, axis2=2)
-        return fit, jnp.einsum("ni,nk->ik", features**2, own)
-    return fit, jnp.einsum("ni,nkl,nj->ikjl", features, bends, features)
+        return fit, features.T**2 @ own
+    total = jnp.diag(own.sum(0))
+    if family == "softmax":
+        total = jnp.diag(p.sum(0)) - p.T @ p
+    return fit, features.T @ features, total
 
 
 def _bends(outputs: Any, family: str) -> Any:
@@ -157,6 +161,33 @@ class Posterior:
         """
         arrays = self.variances.astype(np.float32), self.bases
         return _output_covariance(features, *arrays, self.structure)
+
+    def output_variance(self, features: Any, vectors: Any) -> tuple[Any, Any]:
+        """The diagonals of ``output_covariance``, and its products with vectors.
+
+        Args:
+            features: ``[rows, width]``, with an entry 1 for the bias.
+            vectors: ``[rows, classes]``.
+        """
+        arrays = self.variances.astype(np.float32), self.bases
+        return _output_variance(features, vectors, *arrays, self.structure)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+@jax.default_matmul_precision("highest")
+def _output_variance(
+    features: Any, vectors: Any, variances: Any, bases: tuple, structure: str
+) -> tuple[Any, Any]:
+    if structure == "full":
+        whole = _output_covariance(features, variances, bases, structure)
+        product = jnp.einsum("nkl,nl->nk", whole, vectors)
+        return jnp.diagonal(whole, axis1=1, axis2=2), product
+    if structure == "diagonal":
+        own = features**2 @ variances
+        return own, own * vectors
+    inside, outside = bases
+    own = (features @ inside) ** 2 @ variances  # [rows, classes], in its basis
+    return own @ outside.T**2, (own * (vectors @ outside)) @ outside.T
 
 
 @functools.partial(jax.jit, static_argnums=3)

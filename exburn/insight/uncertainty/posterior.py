@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from exburn.core.checks import check_number
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
 from exburn.insight.uncertainty.outputs import OutputHead
 from exburn.insight.uncertainty.prediction import Forecast, likely_classes
@@ -20,6 +20,7 @@ from exburn.models.network import Network
 from exburn.models.output_kinds import loss_of_each
 
 OP = "uncertainty"
+_MOST_SAMPLES = 10_000
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -60,6 +61,20 @@ def check_noise(noise: Any, head: OutputHead) -> float | None:
             OP, f"noise is of values, and the output {head.name!r} is classes"
         )
     return check_number(OP, "noise", noise, 0, open_low=True)
+
+
+def check_samples(op: str, samples: Any, least: int = 1) -> int:
+    """A number of samples, also of a file, of which no one waits for too many.
+
+    Raises:
+        ArgumentError: It is out of range.
+    """
+    samples = check_count(op, "samples", samples, least)
+    if samples > _MOST_SAMPLES:
+        raise ArgumentError(
+            op, f"samples must be at most {_MOST_SAMPLES:,}, received {samples:,}"
+        )
+    return samples
 
 
 def require_gaussian(model: Network, head: OutputHead) -> None:

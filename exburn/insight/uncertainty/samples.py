@@ -13,7 +13,13 @@ import numpy as np
 from rich.table import Table
 
 from exburn.core import forward_context
-from exburn.core.checks import check_choice, check_count, check_number, check_seed
+from exburn.core.checks import (
+    check_choice,
+    check_count,
+    check_number,
+    check_seed,
+    is_known,
+)
 from exburn.core.forward_context import Interceptor
 from exburn.errors import ArgumentError, ShapeError
 from exburn.insight.uncertainty.bond import ModelBond
@@ -28,11 +34,14 @@ from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
     check_noise,
+    check_samples,
     noise_of,
     require_gaussian,
 )
 from exburn.insight.uncertainty.prediction import Forecast
-from exburn.layers import AlphaDropout, Dropout, GaussianDropout
+from exburn.layers import RNN, AlphaDropout, Attention, Dropout, GaussianDropout
+from exburn.layers.contract.projected_attention import ProjectedAttention
+from exburn.layers.contract.recurrent_cell import RecurrentCell
 from exburn.layers.convolution.conv import Convolution
 from exburn.models.network import Network
 from exburn.module.building import inspect_call
@@ -51,7 +60,8 @@ WAYS = {
 }
 
 _LAYERS = (Dropout, AlphaDropout, GaussianDropout)
-_RATES = ("dropout", "recurrent_dropout")  # of attention and of recurrent layers
+_WITH_RATES = (Attention, ProjectedAttention, RecurrentCell)
+_RATES = ("rate", "dropout", "recurrent_dropout")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -145,7 +155,7 @@ class SampledPredictor(PosteriorPredictor):
     ) -> Self:
         op = "SampledPredictor.load"
         way = check_choice(op, "way", settings["way"], WAYS)
-        samples = check_count(op, "samples", settings["samples"])
+        samples = check_samples(op, settings["samples"])
         if bool(arrays) == (way == "dropout"):
             raise ValueError("it has weights of another method")
         if any(v.ndim < 1 or len(v) != samples for v in arrays.values()):
@@ -192,14 +202,17 @@ def make_sampled(
 def read_rows(
     model: Network, head: OutputHead, x: Any, y: Any, noise: float | None
 ) -> LabelledRows | None:
-    """The rows that noise is found by; ``None`` where nothing is to be found.
+    """Rows, of which values need some to find their noise by.
 
     Raises:
         ArgumentError: The output is values, and there are neither rows nor noise.
+        DataError, ShapeError: The rows do not fit the model.
     """
-    if head.has_classes or noise is not None:
+    finds_noise = not head.has_classes and noise is None
+    if finds_noise:
+        require_gaussian(model, head)
+    if x is None and not finds_noise:
         return None
-    require_gaussian(model, head)
     if x is None:
         raise ArgumentError(
             OP,
@@ -207,7 +220,8 @@ def read_rows(
             hint="Pass rows that the model was not trained on, x and y, or noise=….",
         )
     rows = LabelledRows(model, x, y, OP)
-    rows.targets_of(head)
+    if finds_noise or rows.targets is not None:
+        rows.targets_of(head)
     return rows
 
 
@@ -256,8 +270,8 @@ def _moments(
         weights, seed = extra
         key = jax.random.fold_in(key, seed)
 
-        shapes = {name: v.shape for group in arrays for name, v in group.items()}
-        if any(shapes.get(name) != v.shape[1:] for name, v in weights.items()):
+        forms = {n: (v.shape, v.dtype) for group in arrays for n, v in group.items()}
+        if any(forms.get(n) != (v.shape[1:], v.dtype) for n, v in weights.items()):
             raise ArgumentError(OP, "the samples are of the weights of another model")
 
         def one(item: Any) -> Any:
@@ -316,7 +330,7 @@ def dropout(
 
     Source: Y. Gal and Z. Ghahramani, "Dropout as a Bayesian Approximation", 2016.
     """
-    samples, seed = check_count(OP, "samples", samples, 2), check_seed(OP, seed) or 0
+    samples, seed = check_samples(OP, samples, 2), check_seed(OP, seed) or 0
     batch_size = check_count(OP, "batch_size", batch_size)
     head = find_head(model, output, OP)
     noise = check_noise(noise, head)
@@ -337,7 +351,7 @@ class DropoutOn(Interceptor):
     def __call__(self, layer: Any, call: Any, args: tuple, kwargs: dict) -> Any:
         ctx = forward_context.current()
         assert ctx is not None
-        if drops(layer) and "training" in kwargs:
+        if "training" in kwargs and drops(layer):
             kwargs = kwargs | {"training": True}
             ctx.training = True  # for its own parts; the caller puts it back
         return call(*args, **kwargs)
@@ -351,10 +365,11 @@ def drops(layer: Any) -> bool:
         >>> drops(exburn.layers.Dropout(0.5)), drops(exburn.layers.Dense(2))
         (True, False)
     """
-    if isinstance(layer, _LAYERS):
-        return bool(layer.rate)
-    rates = (getattr(layer, name, 0) for name in _RATES)
-    return any(isinstance(rate, float) and rate > 0 for rate in rates)
+    if isinstance(layer, RNN):  # its cells may be called inside a loop
+        return any(drops(part) for path, part in iter_modules(layer) if path)
+    if not isinstance(layer, _LAYERS + _WITH_RATES):
+        return False
+    return not all(is_known(getattr(layer, name, 0), 0) for name in _RATES)
 
 
 def ensemble(

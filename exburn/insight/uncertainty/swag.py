@@ -15,7 +15,7 @@ from exburn.compression.masking import apply_masks
 from exburn.core.checks import check_count, check_number, check_seed
 from exburn.errors import ArgumentError, DataError
 from exburn.insight.uncertainty.outputs import LabelledRows, find_head
-from exburn.insight.uncertainty.posterior import OP, check_noise
+from exburn.insight.uncertainty.posterior import OP, check_noise, check_samples
 from exburn.insight.uncertainty.samples import (
     SampledPredictor,
     make_sampled,
@@ -67,7 +67,7 @@ def swag(
     Source: W. J. Maddox et al., "A Simple Baseline for Bayesian Uncertainty in Deep
     Learning", 2019.
     """
-    samples, seed = check_count(OP, "samples", samples, 2), check_seed(OP, seed) or 0
+    samples, seed = check_samples(OP, samples, 2), check_seed(OP, seed) or 0
     batch_size = check_count(OP, "batch_size", batch_size)
     if (collected is None) == (epochs is None):
         raise ArgumentError(
@@ -82,8 +82,12 @@ def swag(
     head = find_head(model, output, OP)
     noise = check_noise(noise, head)
     rows = read_rows(model, head, x, y, noise)
-    if rows is None and x is not None:
-        rows = LabelledRows(model, x, y, OP)
+    if not model.trainable_weights:
+        raise ArgumentError(
+            OP,
+            f"{model.name!r} trains no weight, so that all samples are alike",
+            hint="model.unfreeze(…), or layer.trainable = True.",
+        )
     statistics = find_statistics(require_trainer(model, OP).holder)
     if rows is None and (statistics or epochs is not None):
         raise DataError(

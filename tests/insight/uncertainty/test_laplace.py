@@ -202,6 +202,31 @@ def test_outputs_by_name_and_along_an_axis():
     assert other.predict(x).sets.shape == (8, 1, 2) and other.noise > 0
 
 
+def test_the_last_product_alone_is_taken():
+    inputs = exburn.Input((4,))
+    product = layers.Dense(6)(inputs)
+    ends = {
+        "two rows": layers.Softmax()(layers.Reshape((2, 3))(product)),
+        "scaled": layers.Softmax()(2.0 * product),
+        "beside another": layers.Softmax()(product + layers.Dense(6, "relu")(inputs)),
+    }
+    for end in ends.values():
+        model: Any = exburn.Model(inputs, end)
+        model.compile("sgd", "cross_entropy", seed=0)
+        y = np.zeros((40, 2), int) if end.ndim == 3 else LABELS
+        with pytest.raises(ArgumentError, match="product of one Dense"):
+            model.uncertainty(X, y, method="laplace")
+
+
+def test_masked_places_are_refused():
+    stack = [layers.Embedding(9, 4, mask_zero=True), layers.Dense(3, "softmax")]
+    model: Any = exburn.Sequential([exburn.Input((5,), dtype="int32"), *stack])
+    model.compile("sgd", "cross_entropy", seed=0)
+    x = np.tile([1, 2, 3, 0, 0], (6, 1))
+    with pytest.raises(DataError, match="masked"):
+        model.uncertainty(x, x % 3, method="laplace")
+
+
 def test_mixed_precision_is_close_to_float32(classifier):
     last = JUDGE["classification/last"]
     half = network(last, "softmax", "cross_entropy", "mixed_bfloat16")

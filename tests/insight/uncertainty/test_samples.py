@@ -77,12 +77,33 @@ def test_a_seed_gives_the_same_masks_and_another_gives_others(model):
 def test_dropout_of_attention_and_of_recurrent_layers_is_on():
     inputs = exburn.Input((5, 4))
     attention = layers.MultiHeadAttention(2, 2, dropout=0.5)(inputs, inputs)
-    recurrent = layers.LSTM(3, dropout=0.5)(inputs)
-    for hidden in (layers.Flatten()(attention), recurrent):
+    cells = [layers.GRUCell(3, dropout=0.5), layers.GRUCell(3)]
+    recurrent = [layers.LSTM(3, dropout=0.5)(inputs), layers.RNN(cells)(inputs)]
+    for hidden in (layers.Flatten()(attention), *recurrent):
         plain: Any = exburn.Model(inputs, layers.Dense(2, "softmax")(hidden))
         sure = plain.uncertainty(method="dropout", samples=8)
         x = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
         assert sure.predict(x).spread.min() > 0
+
+
+class Block(layers.Layer):
+    """A layer with a rate of its own, whose parts drop and normalize."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.dropout = 0.5
+        self.norm, self.drop = layers.BatchNormalization(), layers.Dropout(0.5)
+
+    def call(self, inputs, training=False):
+        return self.drop(self.norm(inputs, training=training), training=training)
+
+
+def test_batch_statistics_stay_where_a_layer_has_a_rate():
+    inputs = exburn.Input((4,))
+    model: Any = exburn.Model(inputs, layers.Dense(2, "softmax")(Block()(inputs)))
+    sure = model.uncertainty(method="dropout", samples=3000)
+    alone, among = sure.predict(X[:1], batch_size=1), sure.predict(X, batch_size=32)
+    np.testing.assert_allclose(alone.mean[0], among.mean[0], atol=0.05)
 
 
 # ---------------------------------------------------------------------- ensembles
@@ -216,6 +237,7 @@ def test_streams_and_tables_are_rows(regressor):
 
 BAD = [
     ({"method": "dropout", "samples": 1}, "samples"),
+    ({"method": "dropout", "samples": 10**6}, "at most"),
     ({"method": "dropout", "noise": 1.0}, "classes"),
     ({"method": "dropout", "rank": 3}, "rank is not of"),
     ({"method": "swag"}, "collected"),
@@ -240,6 +262,12 @@ def test_what_cannot_be_known_is_refused(model, regressor):
         regressor.uncertainty(method="dropout")
     with pytest.raises(ArgumentError, match="no dropout"):
         build(rate=0.0).uncertainty(method="dropout")
+    with pytest.raises(DataError, match="labels must be"):
+        model.uncertainty(X, Y + 5, method="dropout")
+    frozen = build()
+    frozen.trainable = False
+    with pytest.raises(ArgumentError, match="trains no weight"):
+        frozen.uncertainty(X, Y, method="swag", epochs=2)
     with pytest.raises(DataError, match="rows of the training"):
         model.uncertainty(method="swag", epochs=2)
     collected = SWAG(0)
