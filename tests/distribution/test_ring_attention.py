@@ -11,6 +11,7 @@ from tests.distribution.models import assert_close
 
 from exburn.layers.attention.scaled_dot_product import attend
 from exburn.runtime.blocks.rematerializing import remat_blocks
+from exburn.runtime.kernels.dispatch import device_part
 from exburn.runtime.kernels.ring_attention import ring_attention
 from exburn.runtime.sharding.current import in_force
 from exburn.runtime.sharding.strategies import make_distribution
@@ -100,3 +101,10 @@ def test_blocks_that_are_computed_again_keep_what_attention_gave():
     x = arrays(16, 16)[0]
     with in_force(make_distribution({"context": 4})):
         assert sends("activations") == sends(None) < sends("blocks")
+
+
+@on_devices
+def test_kernels_of_rows_leave_positions_where_they_are():
+    with in_force(make_distribution({"data": 2, "context": 2})):
+        assert device_part(np.zeros((8, 8, 16))) is None
+        assert device_part(np.zeros((64, 16))).shape == (16, 16)

@@ -38,6 +38,7 @@ from exburn.runtime.sharding.current import (
     is_spread,
     row_division,
     row_parts,
+    sequence_division,
 )
 
 
@@ -113,8 +114,11 @@ def device_part(x: Any, axis: int = 0, heads: int | None = None) -> Any:
 
     Returns:
         The array, or the spec of the part; ``None`` where devices cannot divide it
-        evenly into whole rows, so that no kernel runs.
+        evenly into whole rows, so that no kernel runs: also where they divide the
+        positions of ``[rows, positions, …]``, which would have to change places.
     """
+    if len(x.shape) > 2 and sequence_division() is not None:
+        return None
     parts = {axis: row_parts()}
     if heads is not None:
         parts[heads] = feature_parts()

@@ -190,9 +190,14 @@ def whole_rows(value: Any) -> Any:
     if (division := feature_division()) is None:
         return value
     _, batch, _ = division
-    if value.ndim < 2 or value.shape[0] % row_parts():
+    distribution, spec = active(), PartitionSpec(batch or None)
+    if distribution.sequence_parts > 1:
+        if value.ndim < 3:
+            return value
+        spec = distribution.position_spec(value.shape)
+    elif value.ndim < 2 or value.shape[0] % row_parts():
         return value
-    sharding = active().sharding(PartitionSpec(batch or None))
+    sharding = distribution.sharding(spec)
     return jax.lax.with_sharding_constraint(value, sharding)
 
 
