@@ -8,9 +8,10 @@ that there is nothing to keep between steps.
 
 Replaces: ``x @ kernel`` of two matrices in bfloat16, and its two gradients.
 
-Runs: in training, in layers whose policy says so (``"mixed_float8"``), where `pays`
-says so. The rule is the same on all devices: those without units for 8 bits compute the
-same of the same rounded numbers.
+Runs: in steps of ``fit`` that no user wrote (elsewhere derivatives may be wanted
+forward), in layers whose policy says so (``"mixed_float8"``), where `pays` says so. The
+rule is the same on all devices: those without units for 8 bits compute the same of the
+same rounded numbers.
 
 Gain: on an H200 (jax 0.11.2) steps of three gated networks of 2,048 and 8,192 features
 take 15.0 in place of 23.2 ms of 16,384 tokens, those of Llama 3.2 1B 183.5 in place of
@@ -63,7 +64,7 @@ def fits(x: jax.Array, kernel: jax.Array) -> bool:
         kernel: ``[terms, columns]``
     """
     ctx = forward_context.current()
-    if ctx is None or not (ctx.training and in_float8()):
+    if ctx is None or not (ctx.in_fit and in_float8()):
         return False
     (rows, terms), columns = x.shape, kernel.shape[1]
     known = all(isinstance(size, int) for size in (rows, terms, columns))

@@ -100,12 +100,13 @@ def test_it_runs_where_it_pays_in_training_in_layers_that_ask_for_it(monkeypatch
     assert not any(pays(*sizes) for sizes in [*small, (0, 64, 64)])
     monkeypatch.setattr(module, "LEAST", (20, 0))
 
-    def runs(x=X, kernel=KERNEL, precision=FLOAT8, **options):
-        context = forward_context.Context(**{"training": True, **options})
+    def runs(x=X, kernel=KERNEL, precision=FLOAT8, in_fit=True):
+        context = forward_context.Context(training=True)
+        context.in_fit = in_fit
         with forward_context.forward(context), matmuls_in(precision):
             return fits(x, kernel)
 
-    assert runs() and not runs(training=False) and not runs(precision=None)
+    assert runs() and not runs(in_fit=False) and not runs(precision=None)
     assert not runs(x=X.astype("float32")) and not runs(kernel=KERNEL[:, :100])
     with portable.portable("onnx"):
         assert not runs()
