@@ -95,7 +95,7 @@ def update_batch_statistics(
         dataset = encode_dataset(self, dataset, op=op, batch_size=rows)
         if trainer.holder.state is None:
             prepare(self, "predict", dataset)
-    if averaging.find_statistics(trainer.holder):
+    if averaging.find_statistics(trainer.holder.split):
         dataset, rows, count = _data_for_statistics(trainer, dataset)
         rows, steps = batch_size or rows or BATCH, steps or count
         averaging.update_statistics(trainer.preparer, dataset, rows, steps)

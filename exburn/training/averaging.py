@@ -14,7 +14,7 @@ from exburn.errors import ArgumentError
 from exburn.layers import BatchNormalization
 from exburn.module.traversal import iter_modules
 from exburn.training.feed.chunking import FeedRequest, make_feed
-from exburn.training.module import Arrays
+from exburn.training.module import Arrays, SplitModule
 from exburn.training.prepare import Preparer
 from exburn.training.program import Programs
 from exburn.training.state_holder import StateHolder
@@ -67,12 +67,12 @@ def _average(
     return _copy(holder.split.masking.apply(average, others))
 
 
-def find_statistics(holder: StateHolder) -> list[str]:
+def find_statistics(split: SplitModule) -> list[str]:
     """Names of the moving statistics of BatchNormalization that is not frozen."""
     names: list[str] = []
-    for path, module in iter_modules(holder.module):
+    for path, module in iter_modules(split.module):
         if isinstance(module, BatchNormalization) and module.trainable:
-            names += [n for n in holder.split.others if n.startswith(f"{path}/")]
+            names += [n for n in split.others if n.startswith(f"{path}/")]
     return names
 
 
@@ -84,7 +84,7 @@ def update_statistics(
 ) -> None:
     """Sets the moving statistics to the means over all batches of the data."""
     holder = preparer.holder
-    names = find_statistics(holder)
+    names = find_statistics(holder.split)
     if not names:
         return
     feed = make_feed(

@@ -88,7 +88,8 @@ def swag(
             f"{model.name!r} trains no weight, so that all samples are alike",
             hint="model.unfreeze(…), or layer.trainable = True.",
         )
-    statistics = find_statistics(require_trainer(model, OP).holder)
+    require_trainer(model, OP)
+    statistics = find_statistics(SplitModule(model))
     if rows is None and (statistics or epochs is not None):
         raise DataError(
             OP,

@@ -172,6 +172,8 @@ def test_samples_have_batch_statistics_of_their_own():
     model = build()
     collected = SWAG(0, learning_rate=0.1, rank=3)
     model.fit(X, Y, epochs=4, verbose=0, callbacks=[collected])
+    model = model.clone()  # nothing was run with it yet
+    model.compile("sgd", "cross_entropy", seed=0)
     before = [np.array(w) for w in model.get_weights()]
     sure = model.uncertainty(X, method="swag", collected=collected, samples=3)
     assert set(sure.weights) == {w.path for w in model.weights}
