@@ -34,6 +34,7 @@ from exburn.insight.uncertainty.outputs import (
     OutputHead,
     check_finite_rows,
     find_head,
+    rows_of_step,
 )
 from exburn.insight.uncertainty.prediction import Forecast, check_level
 from exburn.insight.uncertainty.predictor import Predictor
@@ -288,7 +289,7 @@ def conformal(
     spread: int | str | Callable[[Any], Any] | None = None,
     seed: int = 0,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> ConformalPredictor:
     """``method="conformal"``: sets or intervals that hold the target as often as asked.
 
@@ -309,7 +310,7 @@ def conformal(
             a positive number for each value.
         seed: Of ``randomized``.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: V. Vovk et al., "Algorithmic Learning in a Random World", 2005; M. Sadinle
     et al., "Least Ambiguous Set-Valued Classifiers With Bounded Error Levels", 2019;
@@ -317,8 +318,8 @@ def conformal(
     "Conformalized Quantile Regression", 2019; A. Angelopoulos et al., "Uncertainty Sets
     for Image Classifiers using Conformal Prediction", 2021.
     """
-    batch_size = check_count(_OP, "batch_size", batch_size)
     head = find_head(model, output, _OP)
+    size = rows_of_step(model, batch_size, _OP)
     names = CLASS_SCORES if head.has_classes else VALUE_SCORES
     by_class = check_flag(_OP, "by_class", by_class)
     randomized = check_flag(_OP, "randomized", randomized)
@@ -345,7 +346,7 @@ def conformal(
             raise DataError(_OP, reason)
     bond = ModelBond(model)
     spreads = how.spread_of(rows)
-    values, spreads = _read_outputs(head, how, rows.outputs(batch_size), spreads, _OP)
+    values, spreads = _read_outputs(head, how, rows.outputs(size), spreads, _OP)
     if head.has_classes:
         all_scores = how.of_classes(values)
         scores = np.take_along_axis(all_scores, targets[:, None], 1)[:, 0]

@@ -10,18 +10,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.core.checks import check_count
 from exburn.core.symbolic_shapes import describe
 from exburn.data import ArrayDataset, RaggedDataset, StreamDataset, has_packed
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.insight.requirements import choose_output
 from exburn.losses.catalogue import as_loss
-from exburn.models.arguments import check_model, part_names
+from exburn.models.arguments import BATCH, check_model, part_names
 from exburn.models.encoding import read_dataset
 from exburn.models.inferring import predict, require_predictor
 from exburn.models.network import Network
 from exburn.models.output_kinds import loss_of_each, output_kinds
-from exburn.models.preparing import closed_if_it_fails
+from exburn.models.preparing import closed_if_it_fails, fixed_batch_size
 from exburn.tuning.calibration import class_labels, class_probabilities
 from exburn.tuning.ensemble import Ensemble
 
@@ -130,6 +131,13 @@ def _makes_probabilities(model: Network, number: int, count: int) -> bool:
     loss = loss_of_each(model, count)[number]
     loss = as_loss(loss) if loss is not None else None
     return getattr(loss, "from_logits", None) is not None
+
+
+def rows_of_step(model: Network, batch_size: int | None, op: str) -> int:
+    """Rows of a step: those that are asked for, or that the model's Input fixed."""
+    if batch_size is None:
+        return fixed_batch_size(model) or BATCH
+    return check_count(op, "batch_size", batch_size)
 
 
 class LabelledRows:

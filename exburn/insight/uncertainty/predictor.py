@@ -14,7 +14,12 @@ from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.insight.insight import Insight
 from exburn.insight.uncertainty.bond import ModelBond, check_digest
-from exburn.insight.uncertainty.outputs import FAMILIES, LabelledRows, OutputHead
+from exburn.insight.uncertainty.outputs import (
+    FAMILIES,
+    LabelledRows,
+    OutputHead,
+    rows_of_step,
+)
 from exburn.insight.uncertainty.prediction import Forecast, Prediction, check_level
 from exburn.insight.uncertainty.report import UncertaintyReport, make_report
 from exburn.models.network import Network
@@ -103,13 +108,15 @@ class Predictor(Insight):
         raise NotImplementedError
 
     # ------------------------------------------------------------------ of all
-    def predict(self, x: Any, level: float = 0.9, batch_size: int = 32) -> Prediction:
+    def predict(
+        self, x: Any, level: float = 0.9, batch_size: int | None = None
+    ) -> Prediction:
         """Predictions with sets or intervals; ``p, sets = predictor.predict(x)``.
 
         Args:
             x: Inputs, as of ``model.predict``.
             level: The share of rows whose target is to be in its set.
-            batch_size: Rows of a step.
+            batch_size: Rows of a step; 32 by default.
 
         Returns:
             ``(mean, sets)``, with ``.spread``.
@@ -124,14 +131,18 @@ class Predictor(Insight):
         return Prediction(forecast.mean, self._sets(forecast, level), forecast.spread)
 
     def report(
-        self, x: Any, y: Any = None, level: float = 0.9, batch_size: int = 32
+        self,
+        x: Any,
+        y: Any = None,
+        level: float = 0.9,
+        batch_size: int | None = None,
     ) -> UncertaintyReport:
         """How right the predictions and sets are, on rows that nothing was fitted to.
 
         Args:
             x, y: As of ``evaluate``.
             level: Of the sets.
-            batch_size: Rows of a step.
+            batch_size: Rows of a step; 32 by default.
 
         Returns:
             Coverage, size of sets, calibration error, likelihood; ``.plot()`` draws a
@@ -269,12 +280,12 @@ class Predictor(Insight):
         return cls.from_own(common, settings["own"], arrays)
 
     def _look(
-        self, x: Any, y: Any, level: float, batch_size: int, op: str
+        self, x: Any, y: Any, level: float, batch_size: int | None, op: str
     ) -> tuple[LabelledRows, Forecast]:
         """Rows and their forecast, after all that can be refused before."""
-        level, size = check_level(op, level), check_count(op, "batch_size", batch_size)
-        self.check_reach(level, op)
+        self.check_reach(check_level(op, level), op)
         model = self.model_of(op)
+        size = rows_of_step(model, batch_size, op)
         rows = LabelledRows(model, x, y, op)
         if op.endswith(".report"):
             rows.targets_of(self.head, self.value_shape)

@@ -17,6 +17,7 @@ from exburn.insight.uncertainty.outputs import (
     LabelledRows,
     check_finite_rows,
     find_head,
+    rows_of_step,
     softmax,
 )
 from exburn.insight.uncertainty.prediction import Forecast, likely_classes
@@ -157,14 +158,14 @@ def temperature(
     y: Any = None,
     *,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> ScaledPredictor:
     """``method="temperature"``: one factor for all logits, by the likelihood of rows.
 
     Args:
         x, y: Rows that the model was not trained on.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: C. Guo et al., "On Calibration of Modern Neural Networks", 2017.
     """
@@ -177,7 +178,7 @@ def vector(
     y: Any = None,
     *,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> ScaledPredictor:
     """``method="vector"``: a factor and an offset for each class.
 
@@ -193,11 +194,11 @@ def vector(
 
 
 def _fit_scaling(
-    model: Network, x: Any, y: Any, way: str, output: Any, batch_size: int
+    model: Network, x: Any, y: Any, way: str, output: Any, batch_size: int | None
 ) -> ScaledPredictor:
     op = "uncertainty"
-    batch_size = check_count(op, "batch_size", batch_size)
     head = find_head(model, output, op)
+    size = rows_of_step(model, batch_size, op)
     if not head.has_classes:
         raise ArgumentError(
             op,
@@ -217,7 +218,7 @@ def _fit_scaling(
             hint='method="temperature" has one factor for all classes.',
         )
     bond = ModelBond(model)
-    raw = head.of(rows.outputs(batch_size))
+    raw = head.of(rows.outputs(size))
     check_finite_rows(raw, "the output", op)
     head.probabilities(raw, op)  # checks them
     z, flat = head.scores(raw).reshape(-1, head.classes), labels.reshape(-1)

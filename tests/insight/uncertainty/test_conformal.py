@@ -234,6 +234,18 @@ def test_options_of_classes_are_refused_for_values(monkeypatch):
         regressor().uncertainty(x, np.where(np.arange(30)[:, None] == 3, np.nan, y))
 
 
+def test_a_model_of_fixed_batches_takes_them():
+    z, y = draw(45)
+    dense = layers.Dense(3, "softmax", kernel_initializer="identity")
+    fixed = exburn.Sequential([exburn.Input(batch_shape=(10, 3)), dense])
+    sure = fixed.uncertainty(z, y)
+    assert (
+        sure.predict(z).sets == classifier().uncertainty(z, y).predict(z).sets
+    ).all()
+    with pytest.raises(ArgumentError, match="must be 10"):
+        sure.predict(z, batch_size=32)
+
+
 def test_places_and_absent_classes_are_refused():
     dense = layers.Dense(3, "softmax")
     model = exburn.Sequential([exburn.Input((4, 3)), dense])
