@@ -270,7 +270,8 @@ def _words(model: Network, vocabulary: Any) -> Callable[[np.ndarray], list[str]]
     words = [*map(str, vocabulary)]
 
     def texts(row: np.ndarray) -> list[str]:
-        return [words[n] if n < len(words) else f"[{n}]" for n in row.tolist()]
+        own = [words[n] if n < len(words) else f"[{n}]" for n in row.tolist()]
+        return [f" {word}" if at and word else word for at, word in enumerate(own)]
 
     return texts
 

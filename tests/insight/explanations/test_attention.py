@@ -83,7 +83,7 @@ def test_tokens_of_language_models_are_followed():
     words = [f"w{number}" for number in range(50)]
     named = model.explain(tokens, "attention", target=(3, 7), vocabulary=words)
     (texts,) = named.texts.values()
-    assert texts[0] == [f"w{number}" for number in tokens[0]]
+    assert "".join(texts[0]) == " ".join(f"w{number}" for number in tokens[0])
 
 
 def test_layers_that_have_no_positions_of_their_own_are_refused():

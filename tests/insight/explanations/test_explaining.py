@@ -122,6 +122,22 @@ def test_few_steps_leave_a_gap_that_is_warned_of(mlp, captum):
     assert whole.gaps.max() < 1e-3
 
 
+def test_shapley_values_are_those_of_shap():
+    with np.load(RECORDED.with_name("shapley.npz")) as file:
+        shap = dict(file)
+    model = exburn.Sequential(
+        [exburn.Input((5,)), layers.Dense(8, "tanh"), layers.Dense(2)]
+    )
+    model.set_weights([shap[name] for name in "0123"])
+    options = {"target": 1, "baseline": shap["base"]}
+    exact = model.explain(shap["x"], "shapley", samples=120, **options).values
+    np.testing.assert_allclose(exact, shap["exact"], atol=1e-5)
+    np.testing.assert_allclose(exact, shap["kernel"], atol=1e-5)
+    few = model.explain(shap["x"], "shapley", samples=40, **options).values
+    error, theirs = (np.abs(v - exact).max() for v in (few, shap["sampling"]))
+    assert 0 < error < 2 * theirs < 0.1
+
+
 def test_steps_are_added_for_rows_that_are_not_complete():
     model = exburn.Sequential(
         [exburn.Input((6,)), layers.Dense(30, "relu"), layers.Dense(1)]
@@ -164,10 +180,10 @@ def test_tokens_have_their_texts_in_tables_pages_and_pictures(tmp_path):
     x, words = np.array([[1, 4, 0], [2, 2, 3]]), ["", "a<b", "so", "it", "was\n"]
     found = model.explain(x, vocabulary=words)
     (texts,) = found.texts.values()
-    assert texts == [["a<b", "was\n", ""], ["so", "so", "it"]]
-    assert "'so' " in str(found) and "a&lt;b</span>" in found._repr_html_()
+    assert texts == [["a<b", " was\n", ""], ["so", " so", " it"]]
+    assert "' it' " in str(found) and "a&lt;b</span>" in found._repr_html_()
     letters = [text.get_text() for text in found.plot().axes[0].texts]
-    assert [*"a<bwas↵"] == [letter for letter in letters[1:8]]
+    assert letters[1:9] == [*"a<b was↵"]
     found.save(tmp_path / "found")
     again = exburn.insight.load(tmp_path / "found")
     assert again.texts == found.texts and str(again) == str(found)
