@@ -8,7 +8,8 @@ some epochs, of which the fastest after the first counts.
 
 ``--losses``: decoders of 4 layers and width 1,024 see 2,000 batches of 8,192 bytes of
 ExBurn's own pages and code, by each policy and from each of the seeds; the loss is that
-of the last 200 batches, and of text from elsewhere in the same files.
+of the last 200 batches, and of text from elsewhere in the same files. With ``--small``
+width is 64, batches are of 512 bytes, and all products are in 8 bits: for a CPU.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 import exburn
 from exburn.applications import Decoder
+from exburn.runtime.kernels import float8_product
 
 TOKENS = 2_048
 SIZES: dict[str, dict[str, Any]] = {
@@ -69,6 +71,15 @@ TEXT: dict[str, Any] = {
     "mlp_width": 4_096,
     "vocabulary_size": 256,
 }
+SMALL = {
+    **TEXT,
+    "layers": 2,
+    "width": 64,
+    "heads": 4,
+    "key_value_heads": 4,
+    "head_size": 16,
+    "mlp_width": 192,
+}
 ROOT = Path(__file__).parents[1]
 
 
@@ -86,20 +97,21 @@ class Clock(exburn.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._start)
 
 
-def learn(policy: str, seed: int, steps: int) -> dict[str, float]:
+def learn(policy: str, seed: int, steps: int, small: bool) -> dict[str, float]:
     """The losses of a model that has read text."""
+    sizes, rate = (SMALL, 2e-3) if small else (TEXT, 5e-4)
     files = [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("exburn/**/*.py"))]
     text = np.frombuffer(b"".join(f.read_bytes() for f in files), np.uint8)
-    rng, rows, length = np.random.default_rng(0), 32, 256
+    rng, (rows, length) = np.random.default_rng(0), (16, 32) if small else (32, 256)
     places = rng.integers(0, len(text) - length - 1, (steps * rows + 1_024, 1))
     draws = text[places + np.arange(length + 1)].astype(np.int32)
     kept, draws = draws[:1_024], draws[1_024:]
     exburn.set_random_seed(seed)
-    model = Decoder("llama", dtype=policy, **TEXT)
-    rate = exburn.optimizers.schedules.CosineDecay(
-        0.0, steps, warmup_target=5e-4, warmup_steps=100
+    model = Decoder("llama", dtype=policy, **sizes)
+    rates = exburn.optimizers.schedules.CosineDecay(
+        0.0, steps, warmup_target=rate, warmup_steps=100
     )
-    model.compile(exburn.optimizers.Adam(rate), seed=seed)
+    model.compile(exburn.optimizers.Adam(rates), seed=seed)
     options = {"batch_size": rows, "shuffle": False, "verbose": 0}
     last = 200 * rows
     for part in (draws[:-last], draws[-last:]):
@@ -155,6 +167,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", choices=SIZES, default=["1B", "3B"])
     parser.add_argument("--layers", type=int)
     parser.add_argument("--losses", action="store_true")
+    parser.add_argument("--small", action="store_true", help="losses for a CPU")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--steps", type=int, default=10)
@@ -175,9 +188,11 @@ def main() -> None:
         if set(POLICIES) <= report[size].keys():
             plain, few = (report[size][p]["ms_a_step"] for p in POLICIES)
             print(f"{size}: {plain / few:.3f} × as fast as mixed_bfloat16", flush=True)
+    if args.small:
+        float8_product.LEAST = 0, 0
     if args.losses:
         report["losses"] = {
-            policy: [learn(policy, seed, 2_000) for seed in range(args.seeds)]
+            policy: [learn(policy, s, 2_000, args.small) for s in range(args.seeds)]
             for policy in args.policies
         }
     if args.json:
