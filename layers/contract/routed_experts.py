@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.layers.contract.divided_experts import Division, over_devices
-from exburn.runtime.kernels.dispatch import by_rows, device_part
 
 # What it costs to copy a network's weights, in tokens that it computes instead; what
 # it costs to read them once: one after another, or all by ``ragged_dot``.
@@ -116,29 +115,20 @@ def route_experts(
         weights: ``gate`` and ``up``, ``[experts, width, units]``, and ``down``,
             ``[experts, units, width]``.
         form: By ``choose_form`` if None.
-        division: The devices that divide the experts; None if each has all.
+        division: The devices that divide tokens and experts; None for one device.
 
     Returns:
         ``[batch, time, width]``, in the dtype of ``x``.
     """
-    part = device_part(x)
     if form is None:
-        rows, parts = (x if part is None else part).shape, 1
+        parts, tokens = 1, x.shape[0] * x.shape[1]
         if division is not None:
-            parts = division.parts
-            rows = rows[0] * division.gathered_parts(x.shape[0]), rows[1]
-        form = choose_form(
-            rows[0] * rows[1],
-            weights[0].shape[0] // parts,
-            choices.shape[-1],
-            jax.default_backend(),
-            parts,
-        )
+            parts, tokens = division.parts, division.token_count(tokens)
+        experts, top_k = weights[0].shape[0] // parts, choices.shape[-1]
+        form = choose_form(tokens, experts, top_k, jax.default_backend(), parts)
     run: Callable = functools.partial(
         exburn_routed_experts, activation=activation, form=form, division=division
     )
-    if division is None and part is not None:  # each device routes its own tokens
-        run = by_rows(run, (0, 0, 0, None, None, None), 0)
     return run(x, choices, shares, *weights)
 
 
@@ -157,10 +147,10 @@ def exburn_routed_experts(
     form: Form,
     division: Division | None = None,
 ) -> jax.Array:
-    """``route_experts`` on one device, or on those that divide the experts."""
+    """``route_experts`` on one device, or on those of a division."""
     run = functools.partial(_route, activation=activation, form=form)
     if division is not None:
-        run = over_devices(run, division, x.shape[0])
+        run = over_devices(run, division)
     return run(x, choices, shares, gate, up, down)
 
 

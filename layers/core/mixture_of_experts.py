@@ -14,7 +14,7 @@ from exburn.core.checks import check_count, check_flag, check_number
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers import VarianceScaling
-from exburn.layers.contract.divided_experts import expert_division
+from exburn.layers.contract.divided_experts import divide_tokens
 from exburn.layers.contract.routed_experts import route_experts
 from exburn.module.layer import Layer
 from exburn.module.layer_options import LayerOptions
@@ -120,7 +120,7 @@ class MixtureOfExperts(Layer):
         if self.normalize:
             shares = shares / shares.sum(-1, keepdims=True)
         weights = self.cast(self.gate), self.cast(self.up), self.cast(self.down)
-        division = expert_division((self.gate, self.up, self.down))
+        division = divide_tokens(x, (self.gate, self.up, self.down))
         y = route_experts(
             x, chosen, shares, weights, self.activation, division=division
         )

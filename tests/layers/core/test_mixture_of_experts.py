@@ -171,11 +171,13 @@ def routed(seed, tokens=(8, 6), experts=8, top_k=2, alike=False):
     return x, chosen, shares, *weights
 
 
-DIVISIONS = [
-    ({"data": 2, "model": 4}, ("data",), ("model",)),
-    ({"model": 2}, (), ("model",)),
-    ({"data": 4}, ("data",), ("data",)),
-    ({"data": 2, "model": 2}, ("data",), ("data", "model")),
+DIVISIONS = [  # the mesh; what divides rows, positions and experts
+    ({"data": 2, "model": 4}, ("data",), (), ("model",)),
+    ({"model": 2}, (), (), ("model",)),
+    ({"data": 4}, ("data",), (), ("data",)),
+    ({"data": 2, "model": 2}, ("data",), (), ("data", "model")),
+    ({"data": 2, "context": 2}, ("data",), ("context",), ()),
+    ({"data": 2, "context": 2}, ("data",), ("context",), ("context", "data")),
 ]
 CASES = [
     *((number, "few", True) for number in range(len(DIVISIONS))),
@@ -189,10 +191,10 @@ FORMS = {"few": Form("blocks", 2, 4), "blocks": Form("blocks", 4)}
 @on_devices
 @pytest.mark.parametrize(("number", "name", "alike"), CASES)
 def test_divided_experts_are_those_of_one_device(number, name, alike):
-    sizes, batch, axes = DIVISIONS[number]
+    sizes, *division = DIVISIONS[number]
     devices = np.array(jax.devices()[: math.prod(sizes.values())])
     mesh = jax.sharding.Mesh(devices.reshape([*sizes.values()]), [*sizes])
-    division = Division(mesh, batch, axes)
+    division = Division(mesh, *division)
     form = FORMS.get(name, Form(name))
     arguments = routed(number, alike=alike)
 
