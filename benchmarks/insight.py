@@ -1,4 +1,4 @@
-"""What private training costs, beside training without privacy, and beside opacus.
+"""Private training beside opacus, and differential equations beside deepxde.
 
 ``python benchmarks/insight.py privacy`` prints samples a second and the peak of memory
 of each model: without privacy, with it, and opacus' (by hooks, and with ghost norms).
@@ -6,6 +6,10 @@ Each is measured in a process of its own. ``--peer PYTHON`` is one that has torc
 opacus, by default this one; without them there is no peer.
 
 Batches of torch's lie on the device, and all have the same size; ours are drawn.
+
+``python benchmarks/insight.py equations`` solves deepxde's examples of the heat
+equation and of Burgers' with its networks and numbers of points by so many steps of
+Adam, and prints the relative error beside the exact solution, and the time.
 """
 
 from __future__ import annotations
@@ -232,6 +236,108 @@ def measure_opacus(name: str, way: str, batch: int, seconds: float) -> dict[str,
     return {"samples/s": rate, "peak MiB": peak / 2**20, "first fit s": first}
 
 
+# ---------------------------------------------------------------- equations
+# Of deepxde's examples: points inside, at the ends, at the start; hidden layers.
+EQUATIONS = {"heat": (2540, 80, 160, 3), "burgers": (2540, 80, 160, 3)}
+DIFFUSION, VISCOSITY = 0.4, 0.01 / np.pi
+
+
+def exact(name: str, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    if name == "heat":
+        return np.exp(-DIFFUSION * np.pi**2 * t) * np.sin(np.pi * x)
+    # By Cole and Hopf, with Gauss' and Hermite's quadrature.
+    nodes, weights = np.polynomial.hermite.hermgauss(150)
+    places = x[..., None] - np.sqrt(4 * VISCOSITY * t)[..., None] * nodes
+    powers = -np.cos(np.pi * places) / (2 * np.pi * VISCOSITY)
+    heights = np.exp(powers - powers.max(-1, keepdims=True))
+    return (-np.sin(np.pi * places) * heights) @ weights / (heights @ weights)
+
+
+def grid(name: str) -> tuple[np.ndarray, np.ndarray]:
+    low = 0.0 if name == "heat" else -1.0
+    x, t = np.meshgrid(np.linspace(low, 1, 64), np.linspace(0.05, 1, 40))
+    points = np.stack([x.ravel(), t.ravel()], 1).astype(np.float32)
+    return points, exact(name, x, t).ravel()
+
+
+def solve_ours(name: str, steps: int) -> dict[str, float]:
+    import exburn
+    from exburn import layers, losses, ops
+
+    def residual(model: Any, points: Any) -> Any:
+        def u(points: Any) -> Any:
+            return model(points)[:, 0]
+
+        value, slope = ops.value_and_grad(u)(points)
+        bent = ops.grad(lambda points: ops.grad(u)(points)[:, 0])(points)[:, 0]
+        if name == "heat":
+            return slope[:, 1] - DIFFUSION * bent
+        return slope[:, 1] + value * slope[:, 0] - VISCOSITY * bent
+
+    inside, ends, start, depth = EQUATIONS[name]
+    rng, low = np.random.default_rng(0), 0.0 if name == "heat" else -1.0
+    x = np.r_[
+        rng.uniform(low, 1, inside),
+        rng.choice([low, 1], ends),
+        rng.uniform(low, 1, start),
+    ]
+    t = np.r_[rng.uniform(size=inside + ends), np.zeros(start)]
+    first = np.sin(np.pi * x) if name == "heat" else -np.sin(np.pi * x)
+    u = np.where(t == 0, first, 0.0)
+    known = np.repeat([0.0, 1.0], [inside, ends + start])
+    body = [layers.Dense(20, "tanh") for _ in range(depth)]
+    model = exburn.Sequential([exburn.Input((2,)), *body, layers.Dense(1)])
+    data = losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    model.compile("adam", losses.Residual(residual, data), learning_rate=1e-3)
+    points = np.stack([x, t], 1).astype(np.float32)
+    begun = time.perf_counter()
+    options = {"batch_size": len(x), "verbose": 0, "sample_weight": known}
+    model.fit(points, u[:, None], epochs=steps, **options)
+    took = time.perf_counter() - begun
+    where, wanted = grid(name)
+    error = model.predict(where, verbose=0)[:, 0] - wanted
+    return {"error": np.linalg.norm(error) / np.linalg.norm(wanted), "seconds": took}
+
+
+def solve_deepxde(name: str, steps: int) -> dict[str, float]:
+    os.environ["DDE_BACKEND"] = "pytorch"
+    import deepxde as dde
+    import torch
+
+    dde.config.set_random_seed(0)
+    inside, ends, start, depth = EQUATIONS[name]
+    low, sign = (0, 1) if name == "heat" else (-1, -1)
+
+    def equation(x: Any, u: Any) -> Any:
+        slope = dde.grad.jacobian(u, x, i=0, j=1)
+        bent = dde.grad.hessian(u, x, i=0, j=0)
+        if name == "heat":
+            return slope - DIFFUSION * bent
+        return slope + u * dde.grad.jacobian(u, x, i=0, j=0) - VISCOSITY * bent
+
+    place, span = dde.geometry.Interval(low, 1), dde.geometry.TimeDomain(0, 1)
+    domain = dde.geometry.GeometryXTime(place, span)
+    at_ends = dde.icbc.DirichletBC(domain, lambda x: 0, lambda _, on: on)
+    at_start = dde.icbc.IC(
+        domain, lambda x: sign * np.sin(np.pi * x[:, 0:1]), lambda _, on: on
+    )
+    points = {"num_domain": inside, "num_boundary": ends, "num_initial": start}
+    data = dde.data.TimePDE(domain, equation, [at_ends, at_start], **points)
+    network = dde.nn.FNN([2, *[20] * depth, 1], "tanh", "Glorot normal")
+    model = dde.Model(data, network)
+    model.compile("adam", lr=1e-3)
+    begun = time.perf_counter()
+    model.train(iterations=steps, display_every=steps, verbose=0)
+    took = time.perf_counter() - begun
+    where, wanted = grid(name)
+    with torch.no_grad():
+        error = model.predict(where)[:, 0] - wanted
+    return {
+        "error": float(np.linalg.norm(error) / np.linalg.norm(wanted)),
+        "seconds": took,
+    }
+
+
 # ---------------------------------------------------------------- the table
 def in_process(python: str, name: str, side: str, way: str, args: Any) -> Any:
     command = [python, __file__, "one", name, side, way, "--seconds", str(args.seconds)]
@@ -259,6 +365,26 @@ def privacy(args: Any) -> None:
                 f"{v:,.1f}" if isinstance(v, float) else v for v in result.values()
             ]
             print(f"| {name} | {side}, {way} |", " | ".join(cells), "|", flush=True)
+
+
+def equations(args: Any) -> None:
+    print("| equation | side | relative error | s |\n|---|---|---|---|")
+    sides = (sys.executable, "ours"), (args.peer, "deepxde")
+    for name in EQUATIONS:
+        for python, side in sides:
+            command = [python, __file__, "solve", name, side, str(args.steps)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"| {name} | {side} |", done.stderr.strip().splitlines()[-1])
+                continue
+            result = json.loads(done.stdout.strip().splitlines()[-1])
+            numbers = f"{result['error']:.4f} | {result['seconds']:.1f} |"
+            print(f"| {name} | {side} | {numbers}", flush=True)
+
+
+def solve(args: Any) -> None:
+    by = solve_ours if args.side == "ours" else solve_deepxde
+    print(json.dumps({k: float(v) for k, v in by(args.name, args.steps).items()}))
 
 
 def one(args: Any) -> None:
@@ -292,6 +418,15 @@ def main() -> None:
     for each in (section, inner):
         each.add_argument("--seconds", type=float, default=3.0)
         each.add_argument("--batch", type=int, default=0)
+    section = sections.add_parser("equations")
+    section.add_argument("--steps", type=int, default=5000)
+    section.add_argument("--peer", default=sys.executable)
+    section.set_defaults(run=equations)
+    inner = sections.add_parser("solve")
+    inner.add_argument("name", choices=EQUATIONS)
+    inner.add_argument("side", choices=("ours", "deepxde"))
+    inner.add_argument("steps", type=int)
+    inner.set_defaults(run=solve)
     args = parser.parse_args()
     args.run(args)
 

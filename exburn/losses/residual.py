@@ -15,6 +15,8 @@ from exburn.losses.catalogue import as_loss, serialize
 from exburn.losses.contract.base import Loss, function_config
 from exburn.losses.contract.own_call import OwnCall
 
+DATA_LOSS, RESIDUAL_LOSS = "data_loss", "residual_loss"  # the parts, in logs
+
 
 class Residual(Loss):
     """The mean squares of an equation's residual, and a loss of the data beside them.
@@ -23,6 +25,9 @@ class Residual(Loss):
     with the model and the inputs of the batch, and takes the derivatives it needs.
 
     ``loss = data_loss(y, model(x)) + weight · Σ mean(residual²)``
+
+    The two parts are logged apart, as ``data_loss`` and ``residual_loss``; ``loss`` is
+    their sum, with the penalties of layers.
 
     Rows with a ``sample_weight`` of 0 have no data: only the equation counts there, for
     which all rows count alike.

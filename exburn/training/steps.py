@@ -20,7 +20,12 @@ from exburn.core.substitution import substituting
 from exburn.data import has_padded
 from exburn.errors import ShapeError
 from exburn.losses.contract.likelihood import LikelihoodResult
-from exburn.losses.residual import Residual, equation_of
+from exburn.losses.residual import (
+    DATA_LOSS,
+    RESIDUAL_LOSS,
+    Residual,
+    equation_of,
+)
 from exburn.module.building import untouched_metrics
 from exburn.runtime.blocks.rematerializing import remat_blocks
 from exburn.runtime.blocks.scanning import scan_blocks
@@ -545,7 +550,10 @@ def _add_up(
             loss, parts, scored = result
             outputs = *outputs, scored
     if (equation := equation_of(objective.losses)) is not None:
-        loss = loss + _residual(equation, ctx, x)
+        residual = _residual(equation, ctx, x)
+        if parts:
+            parts = {DATA_LOSS: loss, RESIDUAL_LOSS: residual}
+        loss = loss + residual
     penalty = split.penalty(params)
     for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
         loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))

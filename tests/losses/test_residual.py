@@ -53,12 +53,16 @@ def test_a_step_minimizes_the_squares_of_the_residual_and_the_data():
     model = compiled(loss)
     wanted = loss_by_hand(model, 0.5)
     for size in (10, 4):  # the last batch is short
-        assert model.evaluate(X, Y, batch_size=size, verbose=0) == pytest.approx(
-            wanted, rel=1e-4
-        )
+        total, data, residual = model.evaluate(X, Y, batch_size=size, verbose=0)
+        assert total == pytest.approx(wanted, rel=1e-4)
+        errors = model.predict(X, verbose=0) - Y
+        assert data == pytest.approx(np.mean(errors**2), rel=1e-4)
+        assert residual == pytest.approx(wanted - np.mean(errors**2), rel=1e-3)
     before = model.get_weights()
     history = model.fit(X, Y, batch_size=10, verbose=0)
     assert history.history["loss"] == pytest.approx([wanted], rel=1e-4)
+    parts = [history.history[name][0] for name in ("data_loss", "residual_loss")]
+    assert sum(parts) == pytest.approx(wanted, rel=1e-4) and min(parts) > 0
     moved = [b - a for a, b in zip(model.get_weights(), before, strict=True)]
     for i, value in enumerate(before):  # by the gradient, with SGD's rate
         for place in np.ndindex(value.shape):
@@ -86,7 +90,7 @@ def loss_by_hand_of(weights, weight):
 def test_rows_without_data_count_for_the_equation():
     data = losses.MeanSquaredError(reduction="mean_with_sample_weight")
     model = compiled(Residual(heat, data))
-    value = model.evaluate(X, Y, sample_weight=W, verbose=0)
+    value, *_ = model.evaluate(X, Y, sample_weight=W, verbose=0)
     assert value == pytest.approx(loss_by_hand(model, rows=slice(5)), rel=1e-4)
 
 
@@ -106,7 +110,7 @@ def test_what_layers_add_is_added_once():
     )
     activity = keras.Sequential(penalized.layers[:1])(X)
     penalty = 0.01 * np.sum(np.square(activity)) / len(X)
-    values = [m.evaluate(X, Y, verbose=0) for m in (plain, penalized)]
+    values = [m.evaluate(X, Y, verbose=0)[0] for m in (plain, penalized)]
     assert values[1] - values[0] == pytest.approx(penalty, rel=1e-3)
 
 

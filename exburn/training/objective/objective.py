@@ -16,7 +16,7 @@ from exburn.core.random_keys import key_scope
 from exburn.errors import ArgumentError, DataError, LogitsWarning, warn
 from exburn.losses.contract.base import copy_with
 from exburn.losses.contract.likelihood import LikelihoodResult
-from exburn.losses.residual import equation_of
+from exburn.losses.residual import DATA_LOSS, RESIDUAL_LOSS, equation_of
 from exburn.metrics.means import (
     counting_positions,
     counting_values,
@@ -478,6 +478,9 @@ class Objective:
     @property
     def parts(self) -> list[str]:
         """Names of the losses, where there are several."""
+        equation = equation_of(self._loss)
+        if equation is not None and equation.reads_targets:
+            return [DATA_LOSS, RESIDUAL_LOSS]
         return [t.name for t in self.terms] if len(self.terms) > 1 else []
 
     @property
