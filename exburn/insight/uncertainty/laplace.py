@@ -418,7 +418,7 @@ def _by_probit(mean: Any, variance: Any, product: Any) -> tuple[Any, Any]:
     middle = jax.nn.softmax(mean)
     whole = jnp.sum(middle * product, -1, keepdims=True)
     spread = middle * jnp.sqrt(jnp.maximum(variance - 2 * product + whole, 0))
-    return p, spread
+    return p, jnp.minimum(spread, jnp.sqrt(p * (1 - p)))  # no number in [0, 1] has more
 
 
 @functools.partial(jax.jit, static_argnums=4)

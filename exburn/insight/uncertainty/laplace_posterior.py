@@ -13,7 +13,8 @@ import numpy as np
 import scipy.optimize
 
 STRUCTURES = ("kronecker", "full", "diagonal")
-_RANGE = (-18.0, 18.0)  # of the logarithms of prior precision and noise variance
+_REACH = 18.0  # of logarithms: how far a maximum is looked for around a first guess
+_TINY = 1e-30
 
 
 @dataclasses.dataclass
@@ -246,7 +247,10 @@ def fit_posterior(
         return fit - 0.5 * float(volume + prior * length)
 
     numbers = [prior_precision, noise if has_noise else 1.0]
-    logs = _maximum(evidence, [None if v is None else math.log(v) for v in numbers])
+    fixed = [None if v is None else math.log(v) for v in numbers]
+    guesses = [weights.size / max(length, _TINY)]
+    guesses.append(max(curvature.fit / outputs, _TINY) if has_noise else 1.0)
+    logs = _maximum(evidence, fixed, [math.log(v) for v in guesses])
     prior, variance = math.exp(logs[0]), math.exp(logs[1])
     spread = 1 / (values / variance + prior)  # of the posterior, in its basis
     if curvature.structure == "full":
@@ -259,9 +263,16 @@ def fit_posterior(
     return Posterior(curvature.structure, *facts, spread, bases)
 
 
-def _maximum(function: Any, logs: list[float | None]) -> list[float]:
-    """The arguments of a function at its maximum, of which some are fixed."""
+def _maximum(
+    function: Any, logs: list[float | None], guesses: list[float]
+) -> list[float]:
+    """The arguments of a function at its maximum, of which some are fixed.
+
+    Args:
+        guesses: Around which those that are not are looked for.
+    """
     free = [place for place, value in enumerate(logs) if value is None]
+    start = np.array([guesses[place] for place in free])
 
     def fill(values: Any) -> list[float]:
         whole = [value or 0.0 for value in logs]
@@ -273,9 +284,9 @@ def _maximum(function: Any, logs: list[float | None]) -> list[float]:
         return fill([])
     best = scipy.optimize.minimize(
         lambda values: -function(*fill(values)),
-        np.zeros(len(free)),
+        start,
         method="Nelder-Mead",
-        bounds=[_RANGE] * len(free),
+        bounds=[(value - _REACH, value + _REACH) for value in start],
         options={"xatol": 1e-6, "fatol": 1e-9, "maxiter": 2000},
     )
     return fill(best.x)

@@ -157,6 +157,21 @@ def test_other_rows_choose_the_prior(classifier, regressor):
     assert losses[0] <= losses[1] + 1e-3
 
 
+def test_values_of_any_size_have_their_noise():
+    noises = []
+    for scale in (1.0, 1e-6, 1e6):
+        model = network(scale * JUDGE["regression/last"], None, "mse")
+        sure = model.uncertainty(X, scale * VALUES, method="laplace")
+        noises.append(sure.noise / scale**2)
+    assert noises[1:] == pytest.approx(noises[:1] * 2, rel=1e-2)
+
+
+def test_no_probability_spreads_more_than_it_can(classifier):
+    sure = classifier.uncertainty(X, LABELS, method="laplace", prior_precision=1e-9)
+    p = sure.predict(NEW)
+    assert (p.spread <= np.sqrt(p.mean * (1 - p.mean)) + 1e-6).all()
+
+
 def test_rows_in_parts_are_the_rows(classifier, monkeypatch):
     options = {"method": "laplace", "structure": "full"}
     whole = classifier.uncertainty(X, LABELS, **options)
