@@ -54,7 +54,6 @@ class Ring(NamedTuple):
         mesh: The mesh.
         rows, heads: Axes of the mesh that divide the batch and the heads.
         axis: The axis that divides positions.
-        zigzag: Whether a device has a piece of the front and one of the back.
         cudnn: Whether blocks without a mask go by cuDNN's kernel.
         seen: Which keys queries see.
     """
@@ -63,9 +62,13 @@ class Ring(NamedTuple):
     rows: Any
     heads: Any
     axis: str
-    zigzag: bool
     cudnn: bool
     seen: Seen
+
+    @property
+    def zigzag(self) -> bool:
+        """Whether a device has a piece of the front and one of the back."""
+        return self.seen.causal and self.seen.window is None
 
     @property
     def size(self) -> int:
@@ -174,8 +177,7 @@ def _make_ring(query, key, seen: Seen, cudnn: bool) -> Ring:
     rows = rows if rows and query.shape[0] % parts == 0 else None
     heads = math.prod(mesh.shape[name] for name in others)
     heads = others if heads > 1 and key.shape[2] % heads == 0 else None
-    zigzag = seen.causal and seen.window is None
-    return Ring(mesh, rows, heads, axis, zigzag, cudnn, seen)
+    return Ring(mesh, rows, heads, axis, cudnn, seen)
 
 
 def _fill(x, unit: int):
