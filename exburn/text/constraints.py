@@ -11,8 +11,9 @@ import functools
 import json
 import os
 import re
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ _LARGEST = 1 << 18  # characters of an expression or a grammar
 # Tokens that the package allows as a whole where all of them may come, beside its own
 # sets for JSON: masks of words then take 0.1 to 0.5 of the time.
 _WORDS = ("[a-z]{1,10}", " [a-z]{1,10}", "[A-Za-z]{1,10}", " [A-Za-z]{1,10}")
+_QUICK = 0.01  # seconds that a matcher may take to be made for each text
 _FEW_CORES = 4  # on fewer, threads wait for each other
 _POSSESSIVE = re.compile(r"[*+?}]\+")
 
@@ -56,6 +58,7 @@ class TextConstraint:
         vocabulary: The tokenizer's tokens. ``compile`` gives all three.
         matcher: What follows a text, at its beginning.
         ends: Tokens that end a text.
+        make: Makes such a matcher anew, which shares nothing with it.
 
     Attributes:
         vocabulary_size: Tokens that a mask tells of.
@@ -68,8 +71,14 @@ class TextConstraint:
         (True, False)
     """
 
-    def __init__(self, vocabulary: _Vocabulary, matcher: Any, ends: Sequence[int]):
-        self._vocabulary, self._first = vocabulary, matcher
+    def __init__(
+        self,
+        vocabulary: _Vocabulary,
+        matcher: Any,
+        ends: Sequence[int],
+        make: Callable[[], Any] | None = None,
+    ):
+        self._vocabulary, self._first, self._make = vocabulary, matcher, make
         self._ends = np.array(sorted(set(ends)), np.int64)
         self.vocabulary_size = len(vocabulary.tokens.tokens)
 
@@ -171,7 +180,8 @@ class TextConstraint:
 
     def start(self) -> Matcher:
         """A matcher of a text that begins."""
-        return Matcher(self, self._first.deep_copy())
+        make = self._make or self._first.deep_copy
+        return Matcher(self, make())
 
     def allows(self, text: str) -> bool:
         """Whether a text has the form.
@@ -399,7 +409,13 @@ def _compile(
     package, vocabulary = _package(), _vocabulary(tokenizer)
     text = _grammar_of(package.LLMatcher, kind, form, vocabulary.tokens.before)
     limits = package.LLParserLimits(verbose_errors=False)
-    matcher = package.LLMatcher(vocabulary.engine, text, log_level=0, limits=limits)
+
+    def make() -> Any:
+        return package.LLMatcher(vocabulary.engine, text, log_level=0, limits=limits)
+
+    start = time.perf_counter()
+    matcher = make()
+    seconds = time.perf_counter() - start
     reasons = [matcher.get_error()] if matcher.is_error() else []
     reasons = reasons or list(matcher.get_grammar_warnings())
     if reasons:
@@ -417,7 +433,9 @@ def _compile(
         if reason == "NoExtensionBias":
             reason = "no text has this form, or no token begins it"
         raise ArgumentError(_OP, f"the {kind} is not honoured", {"cause": reason})
-    return TextConstraint(vocabulary, matcher, ends)
+    # Copies share a lock, so that their masks are computed one after the other.
+    several = seconds < _QUICK and (os.cpu_count() or 1) >= _FEW_CORES
+    return TextConstraint(vocabulary, matcher, ends, make if several else None)
 
 
 def _grammar_of(make: Any, kind: str, form: str, before: str) -> str:
