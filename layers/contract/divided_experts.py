@@ -54,7 +54,7 @@ class Division(NamedTuple):
         """Devices along some axes."""
         return math.prod(self.mesh.shape[name] for name in names)
 
-    def gathered(self) -> list[tuple[int, Axes]]:
+    def exchanges(self) -> list[tuple[int, Axes]]:
         """Axes of tokens that devices with other experts gather, and of the mesh."""
         both = [
             (number, tuple(name for name in names if name in self.experts))
@@ -64,7 +64,7 @@ class Division(NamedTuple):
 
     def token_count(self, tokens: int) -> int:
         """Tokens that each device computes, of so many."""
-        shared = self.size(name for _, names in self.gathered() for name in names)
+        shared = self.size(name for _, names in self.exchanges() for name in names)
         return tokens * shared // self.size((*self.rows, *self.positions))
 
 
@@ -119,13 +119,13 @@ def over_devices(
             choice that is none of their numbers has no part in the sum.
         division: The devices.
     """
-    gathered, experts = division.gathered(), division.experts
+    exchanges, experts = division.exchanges(), division.experts
     tokens = {*division.rows, *division.positions}
     shared = tuple(name for name in experts if name not in tokens)
 
     def run(x: Any, choices: Any, shares: Any, *weights: Any) -> Any:
         here = weights[0].shape[0]
-        for axis, names in gathered:
+        for axis, names in exchanges:
             x, choices, shares = (
                 lax.all_gather(v, names, axis=axis, tiled=True)
                 for v in (x, choices, shares)
@@ -138,7 +138,7 @@ def over_devices(
         y = route(x, choices, shares, *weights)
         if shared:
             y = lax.psum(y, shared)
-        for axis, names in gathered:
+        for axis, names in exchanges:
             y = lax.psum_scatter(y, names, scatter_dimension=axis, tiled=True)
         return y
 
