@@ -478,10 +478,7 @@ class Objective:
     @property
     def parts(self) -> list[str]:
         """Names of the losses, where there are several."""
-        equation = equation_of(self._loss)
-        if equation is not None and equation.reads_targets:
-            return [DATA_LOSS, RESIDUAL_LOSS]
-        return [t.name for t in self.terms] if len(self.terms) > 1 else []
+        return _part_names(self)
 
     @property
     def is_built(self) -> bool:
@@ -501,6 +498,13 @@ class Objective:
     @property
     def wants_targets(self) -> bool:
         return getattr(self._loss, "reads_targets", self._loss is not None)
+
+
+def _part_names(objective: Objective) -> list[str]:
+    equation, terms = equation_of(objective.losses), objective.terms
+    if equation is not None and equation.reads_targets:
+        return [DATA_LOSS, RESIDUAL_LOSS]
+    return [term.name for term in terms] if len(terms) > 1 else []
 
 
 def _figures(objective: Objective) -> tuple[str, ...]:
