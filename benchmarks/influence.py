@@ -213,7 +213,7 @@ def first_of(pair: tuple[int, Any]) -> int:
 
 def each_rank(scores: np.ndarray, rises: np.ndarray) -> list[float]:
     columns = zip(scores.T, rises.T, strict=True)
-    return [spearmanr(*pair).statistic for pair in columns]
+    return [np.asarray(spearmanr(*pair)[0]).item() for pair in columns]
 
 
 def main() -> None:

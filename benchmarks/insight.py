@@ -296,7 +296,8 @@ def solve_ours(name: str, steps: int) -> dict[str, float]:
     took = time.perf_counter() - begun
     where, wanted = grid(name)
     error = model.predict(where, verbose=0)[:, 0] - wanted
-    return {"error": np.linalg.norm(error) / np.linalg.norm(wanted), "seconds": took}
+    distance = np.linalg.norm(error) / np.linalg.norm(wanted)
+    return {"error": float(distance), "seconds": took}
 
 
 def solve_deepxde(name: str, steps: int) -> dict[str, float]:

@@ -46,11 +46,11 @@ def load(name: str, folder: str | None) -> tuple[Any, Any, int, int]:
         load_data = exburn.datasets.fashion_mnist.load_data
         (x, y), (x_test, y_test) = load_data(folder)
         scale, units, epochs = 255, 256, 60
-    rows = [
+    train, test = [
         (part.reshape(len(part), -1).astype(np.float32) / scale, labels.astype(int))
         for part, labels in ((x, y), (x_test, y_test))
     ]
-    return *rows, units, epochs
+    return train, test, units, epochs
 
 
 def train(rows: tuple, units: int, epochs: int, seed: int) -> Any:
@@ -96,7 +96,7 @@ def run(rows: tuple, test: tuple, units: int, epochs: int, seed: int) -> dict[st
     for name, options in METHODS.items():
         if name.endswith("other rows"):
             options = options | {"validation_data": others}
-        method = options["method"]
+        method = str(options["method"])
         data = {"dropout": (), "temperature": others}.get(method, rows)
         add(name, data, options)
     seeds = [seed * MEMBERS + n + 100 for n in range(MEMBERS - 1)]

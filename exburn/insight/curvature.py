@@ -70,6 +70,10 @@ class Curvature(Insight):
     It keeps a copy of the weights and the rows as they were. One that was loaded has
     the numbers that were computed before it was saved.
 
+    Args:
+        parameters, rows, loss, gradient_norm, matrix: The attributes of that name.
+        operator: The products; ``None`` of one that was loaded.
+
     Attributes:
         matrix: ``"hessian"`` or ``"gauss_newton"``.
         parameters: Number of trained numbers, the matrix's width.
@@ -79,6 +83,14 @@ class Curvature(Insight):
         eigenvalues: The largest that ``top`` was last asked for, or ``None``.
         trace_estimate: What ``trace`` last returned, or ``None``.
         spectrum: What ``density`` last returned, or ``None``.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse", seed=0)
+        >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> model.curvature(x, x[:, :1]).parameters
+        3
     """
 
     kind: ClassVar[str] = "curvature"

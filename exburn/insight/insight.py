@@ -32,6 +32,13 @@ class Insight:
 
     Attributes:
         kind: What it is, as its file says: ``"explanation"``.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> shares = model.explain(np.ones((1, 2)), method="saliency")
+        >>> isinstance(shares, Insight), shares.kind
+        (True, 'explanation')
     """
 
     kind: ClassVar[str]

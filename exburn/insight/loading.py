@@ -23,6 +23,9 @@ def load(path: Any) -> Any:
     Nothing in the file is executed. ``Explanation.load(path)`` and the like read files
     of their own kind alone.
 
+    Args:
+        path: The file.
+
     Returns:
         The object of the class that wrote it.
 

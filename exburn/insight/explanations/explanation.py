@@ -66,6 +66,15 @@ class Explanation(Insight):
         gaps: Of integrated gradients: how far a row's values are from adding up to the
             difference of scores, as a share of it.
         texts: The texts of the tokens of each row, by the name of the input.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.set_weights([np.array([[2.0], [-1.0]]), np.zeros(1)])
+        >>> x = np.array([[3.0, 4.0]])
+        >>> shares = model.explain(x, method="integrated_gradients")
+        >>> shares.values.round(3).tolist()
+        [[6.0, -4.0]]
     """
 
     kind: ClassVar[str] = "explanation"

@@ -93,6 +93,19 @@ class ConformalPredictor(Predictor):
         scores: ``[rows, …]``: of the targets of the calibration.
         labels: ``[rows]``: their classes, where each class has its own bound;
             else ``None``.
+        head: The output that is predicted.
+        digest: Of the model's weights, which must stay as they were.
+        bond: The model; ``None`` of one that was loaded without it.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse", seed=0)
+        >>> x = np.random.default_rng(0).uniform(-1, 1, (50, 1))
+        >>> sure = model.uncertainty(x, x**2)
+        >>> sure.predict(x[:3], level=0.9).sets.shape
+        (3, 1, 2)
     """
 
     kind: ClassVar[str] = "conformal predictor"

@@ -39,6 +39,16 @@ class UncertaintyReport(Insight):
         sizes: ``[levels]``: the size at each.
         class_coverage: ``[classes]``: of the rows of each class, NaN without any;
             ``None`` of values.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse", seed=0)
+        >>> x = np.random.default_rng(0).uniform(-1, 1, (100, 1))
+        >>> sure = model.uncertainty(x[::2], x[::2] ** 2)
+        >>> report = sure.report(x[1::2], x[1::2] ** 2, level=0.8)
+        >>> report.rows, 0.6 < report.coverage <= 1
+        (50, True)
     """
 
     kind: ClassVar[str] = "uncertainty report"

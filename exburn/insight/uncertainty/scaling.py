@@ -42,6 +42,20 @@ class ScaledPredictor(Predictor):
         offsets: ``[1]`` or ``[classes]``: what is added to them then.
         rows: Number of rows that they were fitted to.
         before, after: The negative log likelihood of these rows.
+        head: The output that is predicted.
+        digest: Of the model's weights, which must stay as they were.
+        bond: The model; ``None`` of one that was loaded without it.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> last = exburn.layers.Dense(2, "softmax")
+        >>> model = exburn.Sequential([exburn.Input((1,)), last])
+        >>> model.compile("sgd", "sparse_categorical_crossentropy", seed=0)
+        >>> x, y = np.linspace(-1, 1, 50)[:, None], np.tile([0, 1], 25)
+        >>> sure = model.uncertainty(x, y, method="temperature")
+        >>> type(sure).__name__, sure.rows, sure.after <= sure.before
+        ('ScaledPredictor', 50, True)
     """
 
     kind: ClassVar[str] = "scaled predictor"
