@@ -133,7 +133,8 @@ def copy_graph(
         stack = [clone(layer) for layer in model.layers]
         with named_by(dict(zip(model._order, stack, strict=True))):
             copy = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
-        copy._learnt = model._learnt and input_tensors is None
+        if model._learnt and input_tensors is None:
+            copy._learnt = True
         return copy
     nodes = {key: clone(layer) for key, layer in model._node_items()}
     calls: Any = nodes

@@ -307,7 +307,8 @@ class Sequential(Model):
             )
         if not model.built and config.get("build_input_shape"):  # Keras'
             model.build(config["build_input_shape"])
-        model._learnt = bool(config.get("learnt"))
+        if model._learnt != bool(config.get("learnt")):  # else as the class says
+            model._learnt = bool(config.get("learnt"))
         restore_axes(model, config)
         return model
 

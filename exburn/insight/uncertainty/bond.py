@@ -1,4 +1,4 @@
-"""The model of a calibration, whose weights must stay as they were."""
+"""The model of a calibration, whose weights and options must stay as they were."""
 
 from __future__ import annotations
 
@@ -11,66 +11,78 @@ import numpy as np
 from exburn.errors import ArgumentError
 from exburn.models.network import Network
 from exburn.module.traversal import iter_weights
+from exburn.training.checkpoint.provenance import describe_module
+from exburn.training.fingerprint import Fingerprint
 
 
 class ModelBond:
-    """A model, and the digest of the weights that it must have.
+    """A model, and the digest of the weights and options that it must have.
 
-    The digest is taken anew where an array of the weights is another object.
+    It is taken anew where an array of the weights, or an option, is another object.
 
     Args:
         model: A built model.
         digest: That it must have; by default the one that it has.
 
     Attributes:
-        digest: Of its weights as they were: 64 hexadecimal digits.
+        digest: Of it as it was: 64 hexadecimal digits.
     """
 
     def __init__(self, model: Network, digest: str | None = None):
         self.model = model
         self._arrays: list[Any] = [] if digest else _references(model)
-        self.digest = digest or weights_digest(model)
+        self._options = None if digest else Fingerprint(model)
+        self.digest = digest or digest_of(model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ModelBond, (self.model, self.digest)
 
     def check(self, op: str) -> None:
-        """Raises ``ArgumentError`` if the model has other weights by now."""
+        """Raises ``ArgumentError`` if the model has other weights or options by now."""
         arrays = _arrays(self.model)
         same = map(lambda ref, array: ref() is array, self._arrays, arrays)
         if len(arrays) == len(self._arrays) and all(same):
-            return
+            if self._options is not None and self._options.holds(self.model):
+                return
         check_digest(self.model, self.digest, op)
-        self._arrays = _references(self.model)
+        self._arrays, self._options = _references(self.model), Fingerprint(self.model)
 
 
 def check_digest(model: Network, digest: str, op: str) -> None:
-    """Raises ``ArgumentError`` if the model's weights have another digest."""
-    if weights_digest(model) != digest:
+    """Raises ``ArgumentError`` if the model has another digest."""
+    if digest_of(model) != digest:
         raise ArgumentError(
             op,
-            f"the weights of {model.name!r} are not those that it was calibrated with",
+            f"the weights or options of {model.name!r} are not those that it was "
+            "calibrated with",
             hint="Calibrate it as it is now: model.uncertainty(x, y).",
         )
 
 
-def weights_digest(model: Network) -> str:
-    """The SHA-256 of a model's weights: their paths, dtypes, shapes and numbers.
+def digest_of(model: Network) -> str:
+    """The SHA-256 of a model: of its layers' options, and of its weights.
 
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
-        >>> before = weights_digest(model)
+        >>> before = digest_of(model)
         >>> model.set_weights([value + 1 for value in model.get_weights()])
-        >>> before == weights_digest(model), len(before)
+        >>> before == digest_of(model), len(before)
         (False, 64)
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_describe_options(model).encode())
     for path, weight, _ in iter_weights(model, carried=False):
         array = np.ascontiguousarray(weight.get_raw_value())
         digest.update(f"{path}:{array.dtype}{array.shape};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _describe_options(model: Network) -> str:
+    """The options of all layers but whether they are trained, which is no matter."""
+    texts = describe_module(model)
+    rows = [f"{k}={v}" for k, v in texts.items() if not k.endswith(".trainable")]
+    return "\n".join(rows)
 
 
 def _arrays(model: Network) -> list[Any]:

@@ -204,6 +204,24 @@ def test_a_file_is_bound_to_the_weights(tmp_path):
         UncertaintyReport.load(path)
 
 
+def test_a_file_is_bound_to_the_options(tmp_path):
+    z, y = draw(60)
+    model = logits_model()
+    sure = model.uncertainty(z, y, method="vector")
+    path = sure.save(tmp_path / "sure.safetensors")
+    model.save(tmp_path / "model.exburn")
+    model.trainable = False  # is no matter to what it predicts
+    before = sure.predict(z).mean
+    model.layers[0].activation = exburn.activations.tanh
+    with pytest.raises(ArgumentError, match="not those"):
+        sure.predict(z)
+    with pytest.raises(ArgumentError, match="not those"):
+        ScaledPredictor.load(path).of(model)
+    read = exburn.load_model(tmp_path / "model.exburn")
+    again = ScaledPredictor.load(path).of(read)
+    np.testing.assert_array_equal(again.predict(z).mean, before)
+
+
 def test_a_report_is_text_table_plot_and_file(tmp_path):
     z, y = draw(200)
     report = logits_model().uncertainty(z, y, method="temperature").report(z, y, 0.7)
