@@ -47,6 +47,31 @@ def test_transformations_of_optax():
         compiled(keras, optimizer=optax.adam(0.1))
 
 
+@says("`SAM`, `SOAP`, `Shampoo` and `Sophia` are further ones")
+def test_further_optimizers():
+    for name in ("SAM", "SOAP", "Shampoo", "Sophia"):
+        assert not hasattr(keras.optimizers, name)
+        model = trained(exburn, name.lower(), fits=3)
+        assert type(model.optimizer).__name__ == name
+        assert not np.allclose(model.get_weights()[0], KERNEL[0])
+    kernels = [
+        trained(exburn, optimizer).get_weights()[0]
+        for optimizer in (
+            exburn.optimizers.SGD(0.01),
+            exburn.optimizers.SAM(0.01),
+            exburn.optimizers.SAM(0.01, adaptive=True),
+        )
+    ]
+    assert not np.allclose(kernels[0], kernels[1])
+    assert not np.allclose(kernels[1], kernels[2])
+    for name in ("SAM", "Sophia"):
+        optimizer = getattr(exburn.optimizers, name)()
+        with pytest.raises(ArgumentError, match="cannot be accumulated"):
+            trained(exburn, optimizer, accumulate_gradients=2)
+        with pytest.raises(ArgumentError, match="needs the plain loss"):
+            exburn.optimizers.LossScaleOptimizer(optimizer)
+
+
 @says("Complex weights go down")
 def test_complex_weights():
     start, grad = np.array([0j], "complex64"), jax.grad(lambda w: abs(w[0] - 2j) ** 2)
