@@ -9,9 +9,9 @@ import jax
 import optax
 
 from exburn.core.checks import check_count
-from exburn.errors import ArgumentError
 from exburn.optimizers.contract.complex_parameters import join, split, split_gradients
 from exburn.optimizers.contract.optimizer import Optimizer
+from exburn.optimizers.contract.second_pass import require_loss
 from exburn.optimizers.contract.trees import like, same_shapes, same_structure, widen
 
 
@@ -96,20 +96,14 @@ class LBFGS(Optimizer):
             ArgumentError: ``value_fn`` is missing.
             ShapeError: Gradients, parameters and state do not belong together.
         """
-        if value_fn is None:
-            raise ArgumentError(
-                "LBFGS",
-                "its line search needs the loss as a function of the parameters",
-                hint="In compile() it has that, alone and without a train_step of your "
-                "own; by hand: update(grads, state, params, value_fn=loss).",
-            )
+        plain = require_loss("LBFGS", value_fn, "its line search")
         same_shapes("LBFGS.update", grads, params)
         wide, rate = widen(split(params)), opt_state["rate"]
         inner = opt_state["inner"]
         same_structure("LBFGS", inner, jax.eval_shape(self.init_rule, wide))
 
         def loss(wide):
-            return value_fn(_in_dtypes_of(params, wide))
+            return plain(_in_dtypes_of(params, wide))
 
         rule = self.transformation(self.rate(opt_state), rate["count"])
         grads = widen(split_gradients(grads))

@@ -10,6 +10,28 @@ from exburn.optimizers.contract.optimizer import Optimizer
 from exburn.optimizers.contract.trees import same_shapes
 
 
+def require_loss(
+    name: str, value_fn: Callable[[Any], Any] | None, who: str = "it"
+) -> Callable[[Any], Any]:
+    """The loss that an update was given.
+
+    Args:
+        name: Of the optimizer.
+        who: What of it needs the loss, as the message says.
+
+    Raises:
+        ArgumentError: There is none.
+    """
+    if value_fn is None:
+        raise ArgumentError(
+            name,
+            f"{who} needs the loss as a function of the parameters",
+            hint="In compile() it has that, alone and without a train_step of your "
+            "own; by hand: update(grads, state, params, value_fn=loss).",
+        )
+    return value_fn
+
+
 class SecondPass(Optimizer):
     """An optimizer whose update needs the loss as a function, beside a gradient.
 
@@ -62,13 +84,7 @@ class SecondPass(Optimizer):
             ShapeError: Gradients, parameters and state do not belong together.
         """
         name = type(self).__name__
-        if value_fn is None:
-            raise ArgumentError(
-                name,
-                "it needs the loss as a function of the parameters",
-                hint="In compile() it has that, alone and without a train_step of your "
-                "own; by hand: update(grads, state, params, value_fn=loss).",
-            )
+        loss = require_loss(name, value_fn)
         same_shapes(f"{name}.update", grads, params)
-        grads, state = self.second_pass(grads, opt_state, params, value_fn)
+        grads, state = self.second_pass(grads, opt_state, params, loss)
         return super().update(grads, state, params)
