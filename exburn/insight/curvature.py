@@ -520,71 +520,72 @@ def hessian_product(programs: Programs) -> Callable:
     """
     steps = programs.steps
 
-    def product(arrays, vector, totals, data, index, count, start):
-        params, frozen, others = arrays
+    def of_batch(groups, vector, totals, batch, row_mask, key):
+        params, *others = groups
 
-        def one(sums, batch, row_mask, rows, key, arrays):
-            def loss(params):
-                groups = params, frozen, others
-                seen = inference_loss(steps, groups, totals, batch, row_mask, key)
-                value, outputs, _, masks, _ = seen
-                parts = steps.objective, batch, row_mask, outputs, masks
-                weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
-                return jnp.sum(value) * weight, weight
+        def loss(params):
+            seen = inference_loss(
+                steps, (params, *others), totals, batch, row_mask, key
+            )
+            value, outputs, _, masks, _ = seen
+            parts = steps.objective, batch, row_mask, outputs, masks
+            weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
+            return jnp.sum(value) * weight, weight
 
-            def gradient(params):
-                (value, weight), grads = jax.value_and_grad(loss, has_aux=True)(params)
-                return grads, (weight, value)
+        def gradient(params):
+            (value, weight), grads = jax.value_and_grad(loss, has_aux=True)(params)
+            return grads, (weight, value)
 
-            with holding(steps.split.numbers, others):
-                grads, bends, (weight, value) = jax.jvp(
-                    gradient, (params,), (vector,), has_aux=True
-                )
-            return jax.tree.map(jnp.add, sums, (weight, value, grads, bends))
+        grads, bends, sums = jax.jvp(gradient, (params,), (vector,), has_aux=True)
+        return *sums, grads, bends
 
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        sums = jnp.float32(0), jnp.float32(0), zeros, zeros
-        chunk = data, index, count, start
-        return steps.over_batches(one, sums, *chunk, arrays=arrays)
-
-    return precise(product)
+    return _over_batches(programs, of_batch)
 
 
 def gauss_newton_product(programs: Programs) -> Callable:
     """As ``hessian_product``, of Gauss-Newton matrices in the place of Hessians."""
     steps = programs.steps
 
+    def of_batch(groups, vector, totals, batch, row_mask, key):
+        del totals
+        params, *others = groups
+        x, y, w = batch
+
+        def outputs(params):
+            options = {"training": False, "key": key, "row_mask": row_mask}
+            values, _, ctx = steps.split.forward((params, *others), x, **options)
+            return values, ctx.attachments(values)[1]
+
+        preds, bends, masks = jax.jvp(outputs, (params,), (vector,), has_aux=True)
+        _, back, _ = jax.vjp(outputs, params, has_aux=True)
+        plain = preds, [None] * len(masks)
+        parts = steps.objective, batch, row_mask, plain, masks
+        weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
+
+        def loss(preds):
+            plain = preds, [None] * len(masks)
+            value, _ = steps.objective.loss(y, plain, w, masks, row_mask)
+            return jnp.sum(value) * weight
+
+        (value, slopes), (_, turns) = jax.jvp(
+            jax.value_and_grad(loss), (preds,), (bends,)
+        )
+        return weight, value, back(slopes)[0], back(turns)[0]
+
+    return _over_batches(programs, of_batch)
+
+
+def _over_batches(programs: Programs, of_batch: Callable) -> Callable:
+    """The sums over a chunk's batches of what ``of_batch`` gives of each."""
+    steps = programs.steps
+
     def product(arrays, vector, totals, data, index, count, start):
-        params, frozen, others = arrays
+        params, _, others = arrays
 
-        def one(sums, batch, row_mask, rows, key, arrays):
-            x, y, w = batch
-
-            def outputs(params):
-                groups = params, frozen, others
-                options = {"training": False, "key": key, "row_mask": row_mask}
-                values, _, ctx = steps.split.forward(groups, x, **options)
-                return values, ctx.attachments(values)[1]
-
+        def one(sums, batch, row_mask, rows, key, _):
             with holding(steps.split.numbers, others):
-                preds, bends, masks = jax.jvp(
-                    outputs, (params,), (vector,), has_aux=True
-                )
-                _, back, _ = jax.vjp(outputs, params, has_aux=True)
-                plain = preds, [None] * len(masks)
-                parts = steps.objective, batch, row_mask, plain, masks
-                weight = jax.lax.stop_gradient(jnp.float32(batch_weight(*parts)))
-
-                def loss(preds):
-                    plain = preds, [None] * len(masks)
-                    value, _ = steps.objective.loss(y, plain, w, masks, row_mask)
-                    return jnp.sum(value) * weight
-
-                (value, slopes), (_, turns) = jax.jvp(
-                    jax.value_and_grad(loss), (preds,), (bends,)
-                )
-                grads, products = back(slopes)[0], back(turns)[0]
-            return jax.tree.map(jnp.add, sums, (weight, value, grads, products))
+                more = of_batch(arrays, vector, totals, batch, row_mask, key)
+            return jax.tree.map(jnp.add, sums, more)
 
         zeros = jax.tree.map(jnp.zeros_like, params)
         sums = jnp.float32(0), jnp.float32(0), zeros, zeros
