@@ -1,6 +1,7 @@
 """A server of texts under abuse: no request lost, no text wrong, through drains.
 
     python benchmarks/text_soak.py [--requests 100000] [--drains 20] [--seconds 300]
+        [--processes 16] [--pairs 4] [--json FILE]
 
 Clients ask a tiny model for texts that are known beforehand, whole and in chunks, with
 stops, seeds and several rows. Between them comes poison: bodies that are cut, of wrong
@@ -8,223 +9,292 @@ types or with bytes that are no text, clients that leave midway, and readers tha
 to read. Again and again the server is drained, and another takes its port while it
 answers what it has. In the end every request has its text, or an error that says so;
 slots and pages of each server are free.
+
+``--processes`` divides requests and drains among soaks side by side, each with clients,
+servers and cores of its own. In ``--pairs`` of them two servers in processes of their
+own stand behind one port: by turns one is killed (SIGKILL) and one drained (SIGTERM),
+and another comes in its place. Sums are printed every 20 seconds, and written as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
-import random
+import os
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
-import exburn
-from exburn.applications import GPT2
+sys.path.insert(0, str(Path(__file__).parent))
+from process import environment_of, versions
+from soak_clients import Soak, known_texts, make_model
+
 from exburn.serving import Server, TextStream
-from exburn.text import Tokenizer
 
-COUNTS = (1, 3, 8, 20, 40)
-PROMPTS = ("so it is", "it", "is so", "so " * 30, "so " * 30 + "it")
-
-
-def make_model() -> Any:
-    exburn.set_random_seed(0)
-    tokenizer = Tokenizer.train(["so it is"] * 9, 262)
-    model = GPT2(262, layers=1, width=16, heads=2, positions=256)
-    model.set_weights([9 * w if w.ndim > 1 else w for w in model.get_weights()])
-    model.tokenizer = tokenizer
-    return model
+_TOLD = 5.0  # seconds between two counts of a soak
+_SUMMED = 20.0  # and between two sums of all
 
 
-def known_texts(model: Any) -> dict[Any, str]:
-    """The text of each request, written alone."""
-    texts: dict[Any, str] = {}
-    for prompt in PROMPTS:
-        for count in COUNTS:
-            texts[prompt, count, None] = model.generate(prompt, count)
-            sampler = exburn.text.RandomSampler()
-            drawn = model.generate(prompt, count, sampler=sampler, seed=7)
-            texts[prompt, count, 7] = drawn
-    return texts
-
-
-class Soak:
-    """Clients of a port, and what became of their requests."""
-
-    def __init__(self, texts: dict[Any, str], port: int, seed: int):
-        self.texts, self.port, self.outcomes = texts, port, Counter[str]()
-        self.random, self.wrong = random.Random(seed), []
-
-    async def client(self, until: float, most: int) -> None:
-        while time.monotonic() < until and sum(self.outcomes.values()) < most:
-            kind = self.random.choice(("text",) * 6 + ("bad", "leaves", "stalls"))
-            outcome = await getattr(self, kind)()
-            self.outcomes[outcome] += 1
-
-    async def text(self) -> str:
-        """Asks, again where the server could not begin, and compares."""
-        key = self.random.choice(list(self.texts))
-        prompt, count, seed = key
-        body: dict[str, Any] = {"model": "m", "prompt": prompt, "max_tokens": count}
-        body |= {"temperature": 0} if seed is None else {"temperature": 1, "seed": seed}
-        rows = body["n"] = self.random.choice((1, 1, 1, 3)) if seed is None else 1
-        body["stream"] = self.random.random() < 0.5
-        expected, stop = self.texts[key], None
-        if len(expected) > 4 and self.random.random() < 0.3:
-            stop = body["stop"] = expected[2:4]
-        for _ in range(60):
-            try:
-                status, texts = await self.ask(body)
-            except (ConnectionError, asyncio.IncompleteReadError):
-                await asyncio.sleep(0.05)  # nothing was answered: ask again
-                continue
-            if status == 200:
-                if stop is not None:
-                    expected = expected[: expected.index(stop)]
-                if texts != [expected] * rows:
-                    self.wrong.append((body, expected, texts))
-                    return "wrong"
-                return "right"
-            if status not in (429, 503):
-                self.wrong.append((body, status, texts))
-                return f"status {status}"
-            await asyncio.sleep(0.05)
-        return "lost"
-
-    async def ask(self, body: dict[str, Any]) -> tuple[int, Any]:
-        """Status and texts; an answer that is cut off raises."""
-        reader, writer = await self.send(json.dumps(body).encode())
-        try:
-            data = await reader.read()
-        finally:
-            writer.close()
-        head, _, rest = data.partition(b"\r\n\r\n")
-        if not head:
-            raise ConnectionError
-        status = int(head.split()[1])
-        if status != 200:
-            return status, rest
-        texts = [""] * body["n"]
-        if not body["stream"]:
-            for choice in json.loads(rest)["choices"]:
-                texts[choice["index"]] = choice["text"]
-            return status, texts
-        lines = [x for x in rest.split(b"\n") if x.startswith(b"data: ")]
-        if not rest.endswith(b"0\r\n\r\n") or lines[-1].strip() != b"data: [DONE]":
-            raise ConnectionError  # seen to be cut off
-        for line in lines[:-1]:
-            (choice,) = json.loads(line[6:])["choices"]
-            texts[choice["index"]] += choice["text"]
-        return status, texts
-
-    async def send(self, body: bytes, length: int | None = None) -> Any:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        size = len(body) if length is None else length
-        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Connection: close\r\nContent-Length: {size}\r\n\r\n"
-        writer.write(head.encode() + body)
-        return reader, writer
-
-    async def bad(self) -> str:
-        """Bodies that are refused."""
-        body = self.random.choice(
-            (
-                b"{",
-                b'{"model": "m", "prompt": "\xff"}',
-                b'{"model": "m", "prompt": "a", "n": 1000}',
-                b'{"model": "m", "prompt": "a", "temperature": "hot"}',
-                b'{"model": "m", "prompt": ' + b"[" * 2000,
-                b'{"model": "m", "prompt": "' + b"a" * 9000 + b'"}',
-                b'{"model": "no", "prompt": "a"}',
-            )
-        )
-        try:
-            reader, writer = await self.send(body)
-            data = await reader.read()
-            writer.close()
-        except ConnectionError:
-            return "not reached"
-        if not data:
-            return "not reached"
-        return "refused" if data.split()[1] in (b"400", b"404", b"503") else "taken"
-
-    async def leaves(self) -> str:
-        """A client that goes before its answer is there."""
-        body = {"model": "m", "prompt": "so", "max_tokens": 200, "stream": True, "n": 2}
-        try:
-            _, writer = await self.send(json.dumps(body).encode())
-            await asyncio.sleep(self.random.random() * 0.02)
-            writer.close()
-        except ConnectionError:
-            return "not reached"
-        return "left"
-
-    async def stalls(self) -> str:
-        """A client that sends half of a body, or reads nothing for a while."""
-        body = json.dumps({"model": "m", "prompt": "so", "max_tokens": 100}).encode()
-        try:
-            _, writer = await self.send(body, self.random.choice((None, 500)))
-            await asyncio.sleep(0.1)
-            writer.close()
-        except ConnectionError:
-            return "not reached"
-        return "stalled"
-
-
-async def run(options: argparse.Namespace) -> None:
-    model = make_model()
-    soak = Soak(known_texts(model), 0, options.seed)
-    streams = []
-
-    def start() -> Server:
-        streams.append(TextStream(model, slots=8, max_queue=200))
-        server = Server(
-            {"m": streams[-1]}, port=soak.port, reuse_port=True, log_level="ERROR"
-        )
-        return server.start()
-
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        soak.port = place.getsockname()[1]
-    server = await asyncio.to_thread(start)
-    begin = time.monotonic()
-    until = begin + options.seconds
-    clients = [
-        asyncio.create_task(soak.client(until, options.requests))
-        for _ in range(options.clients)
-    ]
-    drains = 0
-    while any(not task.done() for task in clients):
-        await asyncio.sleep(options.seconds / (options.drains + 1))
-        print(f"{time.monotonic() - begin:5.0f} s", soak.outcomes, flush=True)
-        if drains < options.drains and time.monotonic() < until:
-            following = await asyncio.to_thread(start)
-            await asyncio.to_thread(server.close, drain=0.2)
-            server, drains = following, drains + 1
-    await asyncio.gather(*clients)
-    await asyncio.to_thread(server.close)
-    busy = [s.active or s.queue or s.pages - s.pages_free for s in map(stats, streams)]
-    print(f"{sum(soak.outcomes.values()):,} requests, {drains} drains", soak.outcomes)
-    print(f"wrong {len(soak.wrong)}, lost {soak.outcomes['lost']}, busy {sum(busy)}")
-    for each in soak.wrong[:3]:
-        print(each)
-    for stream in streams:
-        stream.close()
-
-
-def stats(stream: TextStream) -> Any:
-    assert stream.engine is not None
-    return stream.engine.statistics()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--drains", type=int, default=20)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=0)
-    asyncio.run(run(parser.parse_args()))
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", choices=("one", "pair", "serve"))
+    parser.add_argument("--port", type=int, default=0)
+    return parser.parse_args()
+
+
+# ---------------------------------------------------------------------- servers
+def server_of(model: Any, port: int) -> tuple[Server, TextStream]:
+    stream = TextStream(model, slots=8, max_queue=200)
+    return Server({"m": stream}, port=port, reuse_port=True, log_level="ERROR"), stream
+
+
+def in_use(stream: TextStream) -> int:
+    """Rows and pages that a server holds."""
+    assert stream.engine is not None
+    now = stream.engine.statistics()
+    return now.active + now.queue + now.pages - now.pages_free
+
+
+class One:
+    """A server in this process; another one takes its port."""
+
+    def __init__(self, model: Any, port: int):
+        self.model, self.port = model, port
+        self.counts, self.streams = Counter[str](), []
+        self.server = self._start()
+
+    def _start(self) -> Server:
+        server, stream = server_of(self.model, self.port)
+        self.streams.append(stream)
+        return server.start()
+
+    def change(self) -> None:
+        following = self._start()
+        self.server.close(drain=0.2)
+        self.server = following
+        self.counts["drains"] += 1
+
+    def close(self) -> None:
+        self.server.close()
+        for stream in self.streams:
+            self.counts["in use"] += in_use(stream)
+            stream.close()
+
+
+class Pair:
+    """Two servers in processes of their own behind one port."""
+
+    def __init__(self, model: Any, port: int):
+        self.port, self.counts = port, Counter[str]()
+        self.servers = [self._start(), self._start()]
+        for server in self.servers:
+            self._wait(server)
+
+    def _start(self) -> subprocess.Popen[str]:
+        words = [sys.executable, __file__, "--child", "serve", "--port", str(self.port)]
+        return subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, env=environment_of()
+        )
+
+    def _wait(self, server: subprocess.Popen[str]) -> None:
+        assert server.stdout is not None
+        if not server.stdout.readline().startswith("SERVES"):
+            raise RuntimeError("a server of a pair did not start")
+
+    def change(self) -> None:
+        """Kills or drains one, while the other has the port alone."""
+        server = self.servers.pop(0)
+        if self.counts["kills"] > self.counts["drains"]:
+            self._drain(server)
+        else:
+            server.kill()
+            server.communicate()
+            self.counts["kills"] += 1
+        self.servers.append(self._start())
+        self._wait(self.servers[-1])
+
+    def _drain(self, server: subprocess.Popen[str]) -> None:
+        server.send_signal(signal.SIGTERM)
+        out, _ = server.communicate(timeout=60)
+        self.counts["drains"] += 1
+        self.counts["in use"] += int(out.partition("IN USE ")[2])
+
+    def close(self) -> None:
+        for server in self.servers:
+            self._drain(server)
+            self.counts["drains"] -= 1  # nobody asked any more
+
+
+def serve(options: argparse.Namespace) -> None:
+    """One of a pair, until it is ended."""
+    server, stream = server_of(make_model(), options.port)
+    server.run(listening=lambda url: print("SERVES", flush=True))
+    print("IN USE", in_use(stream), flush=True)
+
+
+# ---------------------------------------------------------------------- one soak
+async def soak(options: argparse.Namespace, kind: type[One | Pair]) -> None:
+    """Clients of one server, or one pair, that is changed as their requests go on."""
+    model = make_model()
+    texts = known_texts(model)
+    with socket.socket() as place:  # kept, so that no soak beside takes the port
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        place.bind(("127.0.0.1", 0))
+        servers = await asyncio.to_thread(kind, model, place.getsockname()[1])
+        begin = time.monotonic()
+        asked = Soak(texts, servers.port, options.seed)
+        until = begin + options.seconds
+        clients = [
+            asyncio.create_task(asked.client(until, options.requests))
+            for _ in range(options.clients)
+        ]
+        ended = asyncio.Event()
+        changes = asyncio.create_task(change_often(options, asked, servers, ended))
+        while any(not task.done() for task in clients):
+            tell(asked, servers, begin)
+            await asyncio.wait(clients, timeout=_TOLD)
+        ended.set()
+        await asyncio.gather(changes, *clients)
+        await asyncio.to_thread(servers.close)
+        tell(asked, servers, begin, ended=True)
+
+
+async def change_often(
+    options: argparse.Namespace, asked: Soak, servers: One | Pair, ended: asyncio.Event
+) -> None:
+    """Changes a server each time that so many requests are through."""
+    for number in range(1, options.drains + 1):
+        due = number * options.requests / (options.drains + 1)
+        while asked.outcomes.total() < due and not ended.is_set():
+            await asyncio.sleep(0.05)
+        if ended.is_set():
+            return
+        await asyncio.to_thread(servers.change)
+
+
+def tell(asked: Soak, servers: One | Pair, begin: float, ended: bool = False) -> None:
+    """Prints what became of a soak's requests so far."""
+    result = {
+        "outcomes": dict(asked.outcomes),
+        "servers": dict(servers.counts),
+        "wrong": [repr(each)[:400] for each in asked.wrong[:3]],
+        "seconds": round(time.monotonic() - begin, 1),
+        "ended": ended,
+    }
+    print("SOAK", json.dumps(result), flush=True)
+
+
+# ---------------------------------------------------------------------- side by side
+def spread(options: argparse.Namespace) -> None:
+    """Soaks side by side: prints and writes the sums of all."""
+    count, results = options.processes, {}
+    begin, versions_now = time.monotonic(), versions()
+    with contextlib.ExitStack() as stack:
+        processes = [begin_soak(options, number) for number in range(count)]
+        for number, process in enumerate(processes):
+            stack.callback(end_group, process)
+            threading.Thread(
+                target=follow, args=(number, process.stdout, results), daemon=True
+            ).start()
+        summed = begin
+        while any(process.poll() is None for process in processes):
+            time.sleep(0.5)
+            if time.monotonic() - summed > _SUMMED:
+                summed = time.monotonic()
+                write_sum(options, versions_now, results, begin)
+            if time.monotonic() - begin > options.seconds + 120:
+                break  # those that hang are seen as not ended
+        time.sleep(0.5)  # their last lines
+    write_sum(options, versions_now, results, begin)
+
+
+def begin_soak(options: argparse.Namespace, number: int) -> subprocess.Popen[str]:
+    """A soak with its part of requests, drains and cores."""
+    count = options.processes
+    words = [sys.executable, __file__, "--seed", str(options.seed + number)]
+    words += ["--child", "pair" if number < options.pairs else "one"]
+    words += ["--requests", str(-(-options.requests // count))]
+    words += ["--drains", str(-(-options.drains // count))]
+    words += ["--clients", str(options.clients), "--seconds", str(options.seconds)]
+    cores = sorted(os.sched_getaffinity(0))
+    own = cores[number % len(cores) :: count]
+    return subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment_of(PYTHONUNBUFFERED="1"),
+        start_new_session=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, own),
+    )
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Ends a soak, and servers that it has left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def follow(number: int, lines: TextIO, results: dict[int, Any]) -> None:
+    for line in lines:
+        if line.startswith("SOAK "):
+            results[number] = json.loads(line[5:])
+
+
+def write_sum(
+    options: argparse.Namespace, noted: Any, results: dict[int, Any], begin: float
+) -> None:
+    parts = list(results.values())
+    outcomes, servers = Counter[str](), Counter[str]()
+    for part in parts:
+        outcomes.update(part["outcomes"])
+        servers.update(part["servers"])
+    wrong = outcomes["wrong"] + sum(
+        n for k, n in outcomes.items() if k.startswith("status") or k == "taken"
+    )
+    result = {
+        "requests": outcomes.total(),
+        "wrong": wrong,
+        "lost": outcomes["lost"],
+        "servers": dict(servers),
+        "outcomes": dict(outcomes),
+        "soaks": options.processes,
+        "ended": sum(part["ended"] for part in parts),
+        "seconds": round(time.monotonic() - begin, 1),
+        "examples": [each for part in parts for each in part["wrong"]][:5],
+    }
+    print("SUM", json.dumps(result), flush=True)
+    if options.json is not None:
+        new = options.json.with_suffix(".new")
+        new.write_text(json.dumps({"versions": noted, "results": result}, indent=1))
+        new.replace(options.json)
+
+
+def main() -> None:
+    options = arguments()
+    if options.child == "serve":
+        serve(options)
+    elif options.child is not None:
+        asyncio.run(soak(options, Pair if options.child == "pair" else One))
+    else:
+        spread(options)
+
+
+if __name__ == "__main__":
+    main()
