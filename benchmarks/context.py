@@ -66,7 +66,7 @@ def run_exburn(tokens: int, devices: int) -> None:
 def make_torch_model():
     import torch
     from torch import nn
-    from torch.nn.functional import scaled_dot_product_attention, silu
+    from torch.nn import functional
 
     def linear(inputs, outputs):
         return nn.Linear(inputs, outputs, bias=False)
@@ -92,10 +92,12 @@ def make_torch_model():
             query, key = turn(query, cos, sin), turn(key, cos, sin)
             groups = HEADS // KEY_HEADS
             key, value = (part.repeat_interleave(groups, 1) for part in (key, value))
-            y = scaled_dot_product_attention(query, key, value, is_causal=True)
+            # `context_parallel` replaces the function in its module, no copy of it.
+            attend = functional.scaled_dot_product_attention
+            y = attend(query, key, value, is_causal=True)
             x = x + self.out(y.transpose(1, 2).reshape(x.shape))
             y = self.second(x).to(x.dtype)
-            return x + self.down(silu(self.gate(y)) * self.up(y))
+            return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
     with torch.device("cuda"):
         table = nn.Embedding(WORDS, WIDTH)

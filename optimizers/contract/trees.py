@@ -182,17 +182,17 @@ def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
     program, shapes = jax.make_jaxpr(function, return_shape=True)(specs)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         return shapes
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        # Arrays of the host would be constants of the program, as large as the state.
+        return jax.tree.map(
+            lambda v, s: jnp.asarray(v, s.dtype), function(params), shapes
+        )
     treedef = jax.tree.structure(shapes)
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     try:
         values = _read_off(program.jaxpr, program.consts, leaves)
     except _NotConstant:
-        return function(params) if traced else jax.jit(function)(params)
+        return jax.jit(function)(params)
     dtypes = [shape.dtype for shape in jax.tree.leaves(shapes)]
-    if traced:
-        return treedef.unflatten(
-            [jnp.asarray(v, dtype=d) for v, d in zip(values, dtypes, strict=True)]
-        )
     arrays = [_own(v, d) for v, d in zip(values, dtypes, strict=True)]
     return treedef.unflatten(jax.device_put(arrays))
 

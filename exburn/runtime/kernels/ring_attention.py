@@ -44,6 +44,7 @@ from exburn.runtime.kernels.ring_blocks import (
 )
 from exburn.runtime.sharding.current import sequence_division
 
+_CUDNN_UNIT = 8  # positions: blocks that cuDNN's kernel takes are multiples of it
 _BLIND, _UNREAD = -(2**30), 1 - 2**30  # owners: of queries and of keys without any
 
 
@@ -147,8 +148,7 @@ def ring_attention(
     """
     ring = _make_ring(query, key, Seen(causal, window, float(scale), soft_cap), cudnn)
     targets, sources = query.shape[1], key.shape[1]
-    unit = ring.size * (2 if ring.zigzag else 1)
-    query, key, value = (_fill(x, unit) for x in (query, key, value))
+    query, key, value = (_fill(ring, x) for x in (query, key, value))
     owns = _owners(owners, query_mask, targets, query, _BLIND)
     read = _owners(owners, key_mask, sources, key, _UNREAD)
     # What fills up the end is seen by nobody if nobody sees later positions.
@@ -180,9 +180,13 @@ def _make_ring(query, key, seen: Seen, cudnn: bool) -> Ring:
     return Ring(mesh, rows, heads, axis, cudnn, seen)
 
 
-def _fill(x, unit: int):
-    """Positions filled up to a multiple, which long rows have for pieces of blocks."""
-    unit *= 128 if x.shape[1] >= QUERIES * unit else 1
+def _fill(ring: Ring, x):
+    """Positions filled up to a multiple: long rows for pieces of blocks.
+
+    cuDNN's kernel has no gradient of odd lengths.
+    """
+    unit = ring.size * (2 if ring.zigzag else 1)
+    unit *= 128 if x.shape[1] >= QUERIES * unit else _CUDNN_UNIT if ring.cudnn else 1
     missing = -x.shape[1] % unit
     return jnp.pad(x, ((0, 0), (0, missing), (0, 0), (0, 0))) if missing else x
 

@@ -24,6 +24,15 @@ def test_an_initial_state_has_the_values_and_memory_of_its_own():
     assert len(places) == len(state) + 1
 
 
+def test_a_traced_state_is_no_constant_of_the_program():
+    """Slots of a mesh are made by one program: those of 1B weights are 10 GB."""
+    params = {"kernel": jnp.ones((64, 64))}
+    program = jax.make_jaxpr(Adam().init)(params)
+    literals = [v for e in program.eqns for v in e.invars if hasattr(v, "val")]
+    sizes = [np.size(v.val) for v in literals] + list(map(np.size, program.consts))
+    assert max(sizes) == 1
+
+
 def test_trees_that_do_not_fit_name_the_parameter():
     optimizer = Adam()
     params = {"d": {"kernel": np.ones((2, 3)), "bias": np.ones(3)}}
