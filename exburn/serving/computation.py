@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
@@ -35,18 +36,36 @@ from exburn.training.trainer import Trainer
 
 _ROWS = 2  # of the abstract pass: any number will do
 _SHARED_BYTES = 2 << 20
+_EXTRA = "/extra/"  # begins the names of arrays that are none of the model's
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsOfModel:
+    """What a function computes of a model's rows, in the place of its outputs.
+
+    Attributes:
+        model: The model, whose inputs requests have.
+        program: ``program(split, groups, extra, x)``, of the model as arrays.
+        extra: Arrays for it by name, which are served beside those of the model.
+    """
+
+    model: nnx.Module
+    program: Callable[[SplitModule, Any, Any, Any], Any]
+    extra: Mapping[str, Any]
 
 
 class Computation:
     """A model, module or function as ``run(weights, rows)``.
 
     Args:
-        model: An ExBurn model, an ``nnx.Module``, or a function: ``f(x)``, or
-            ``f(weights, x)`` if ``weights`` are given.
+        model: An ExBurn model, an ``nnx.Module``, `RowsOfModel`, or a function:
+            ``f(x)``, or ``f(weights, x)`` if ``weights`` are given.
         examples: For each batch key an example of the input, or ``None``: the model's
             own inputs.
 
     Attributes:
+        source: What it was made of.
+        model: The model, module or function.
         outputs: Specs of the outputs of each batch key, for some number of rows.
         traces: How often each ``(key, rows)`` was traced.
         row_bytes: Of each key, bytes of a row's inputs and outputs.
@@ -59,6 +78,8 @@ class Computation:
         weights: Any,
         hooks: StreamHooks,
     ):
+        self._rows = model if isinstance(model, RowsOfModel) else None
+        self.source, model = model, self._rows.model if self._rows else model
         self.model, self.hooks = model, hooks
         self.name = getattr(model, "name", None) or getattr(
             model, "__name__", type(model).__name__
@@ -165,8 +186,15 @@ class Computation:
             return self.model(*args), ()
         # The key that predict() uses for its first batch.
         draw = jax.random.fold_in(jax.random.key(0), 0)
+        extra: dict[str, Any] = {}
+        if self._rows is not None:
+            extra = {n: weights[_EXTRA + n] for n in self._rows.extra}
+            weights = {n: v for n, v in weights.items() if n.removeprefix(_EXTRA) == n}
         outputs, _, ctx = self._split.forward((weights,), x, training=False, key=draw)
-        return outputs, lookups(x, ctx)
+        found = lookups(x, ctx)
+        if self._rows is not None:  # XLA leaves the pass before out
+            outputs = self._rows.program(self._split, (weights,), extra, x)
+        return outputs, found
 
     def run(self, key: Hashable, size: int) -> Callable:
         """The function that is compiled for batches of ``size`` rows."""
@@ -238,7 +266,9 @@ class Computation:
         if self._split is None:
             return self._weights
         groups = SplitModule(self.model).read()
-        return {name: value for group in groups for name, value in group.items()}
+        arrays = {name: value for group in groups for name, value in group.items()}
+        extra = {} if self._rows is None else self._rows.extra
+        return arrays | {_EXTRA + name: value for name, value in extra.items()}
 
     def read(self, weights: Any = None) -> Any:
         """The model's weights, or the given ones, if they are such as are served."""

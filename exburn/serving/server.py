@@ -433,7 +433,7 @@ class Serving:
             UnknownNameError: There is no such option.
         """
         options = change_options(self._options, changes, "with_options")
-        return Serving(self._computation.model, **vars(options))
+        return Serving(self._computation.source, **vars(options))
 
     def status(self) -> dict[str, Any]:
         """The state: what is served, where, and what waits now.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from exburn.core.checks import (
     check_seed,
 )
 from exburn.errors import ArgumentError, DataError, warn
+from exburn.insight.fields import Content
 from exburn.insight.uncertainty.bond import ModelBond
 from exburn.insight.uncertainty.conformity import (
     CLASS_SCORES,
@@ -35,6 +36,7 @@ from exburn.insight.uncertainty.outputs import (
     check_finite_rows,
     find_head,
     rows_of_step,
+    select,
 )
 from exburn.insight.uncertainty.prediction import Forecast, check_level
 from exburn.insight.uncertainty.predictor import Predictor
@@ -93,9 +95,7 @@ class ConformalPredictor(Predictor):
         scores: ``[rows, …]``: of the targets of the calibration.
         labels: ``[rows]``: their classes, where each class has its own bound;
             else ``None``.
-        head: The output that is predicted.
-        digest: Of the model's weights, which must stay as they were.
-        bond: The model; ``None`` of one that was loaded without it.
+        head, digest, bond: As of `Predictor`.
 
     Example:
         >>> import numpy as np
@@ -124,8 +124,8 @@ class ConformalPredictor(Predictor):
         return _value_shape(self.head, self.score.name)
 
     @property
-    def needs_outputs_alone(self) -> bool:
-        return not callable(self.score.spread)
+    def has_spread(self) -> bool:
+        return self.score.spread is not None
 
     def threshold(self, level: float = 0.9) -> np.ndarray:
         """The largest score of what is in a set.
@@ -164,14 +164,9 @@ class ConformalPredictor(Predictor):
 
     def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
         spread = self.score.spread_of(rows)
-        return self._of_parts(rows.outputs(batch_size), spread, op)
+        return self._of_outputs(rows.outputs(batch_size), op, spread)
 
-    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
-        if callable(self.score.spread):
-            return super()._of_outputs(outputs, op)
-        return self._of_parts(outputs, None, op)
-
-    def _of_parts(self, outputs: Any, spread: Any, op: str) -> Forecast:
+    def _of_outputs(self, outputs: Any, op: str, spread: Any = None) -> Forecast:
         output, spread = _read_outputs(self.head, self.score, outputs, spread, op)
         if self.head.has_classes:
             return Forecast(output)
@@ -180,6 +175,14 @@ class ConformalPredictor(Predictor):
             middle = output.shape[-1] == 3
             mean = output[..., 1] if middle else output.mean(-1)
         return Forecast(mean, spread, {"output": output})
+
+    def check_served(self, op: str) -> None:
+        if callable(self.score.spread):
+            raise ArgumentError(
+                op,
+                "the spread is a function of rows, so that it cannot be served",
+                hint="Make it an output of the model: spread='name'.",
+            )
 
     def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
         bound = self.threshold(level)
@@ -241,52 +244,37 @@ class ConformalPredictor(Predictor):
             axes.legend(fontsize=7)
         return figure
 
-    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def to_content(self) -> Content:
         if callable(self.score.spread):
             raise ArgumentError(
                 "save",
                 "the spread is a function, which no file holds",
                 hint="Make it an output of the model: spread='name'.",
             )
-        arrays = {"scores": self.scores}
-        if self.labels is not None:
-            arrays["labels"] = self.labels
-        return dataclasses.asdict(self.score), arrays
+        return super().to_content()
 
-    @classmethod
-    def from_own(
-        cls,
-        common: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-    ) -> Self:
-        head, op = common["head"], "ConformalPredictor.load"
-        options = {name: settings[name] for name in ("name", *_RAPS, "seed", "spread")}
+    def check(self) -> None:
+        head, how, scores, labels = self.head, self.score, self.scores, self.labels
         names = CLASS_SCORES if head.has_classes else VALUE_SCORES
-        check_choice(op, "score", options["name"], names)
-        options["penalty"] = check_number(op, "penalty", options["penalty"])
-        check_count(op, "free_classes", options["free_classes"], 0)
-        check_seed(op, options["seed"])
-        if (options["name"] == "normalized") != (options["spread"] is not None):
+        check_choice("load", "score", how.name, names)
+        check_number("load", "penalty", how.penalty)
+        check_count("load", "free_classes", how.free_classes, 0)
+        check_seed("load", how.seed)
+        if (how.name == "normalized") != isinstance(how.spread, int):
             raise ValueError("its spread is not of the score")
-        if options["spread"] is not None:
-            spread = check_count(op, "spread", options["spread"], 0)
-            if spread >= head.count:
-                raise ValueError("its spread is no output")
-        score = ConformalScore(**options)
-        scores, labels = arrays["scores"], arrays.get("labels")
-        shape = () if head.has_classes else _value_shape(head, score.name)
+        if isinstance(how.spread, int) and how.spread not in range(head.count):
+            raise ValueError("its spread is no output")
+        shape = () if head.has_classes else self.value_shape
         if scores.dtype != np.float64 or scores.shape[1:] != shape or not len(scores):
             raise ValueError("its scores fit no output")
         if not np.isfinite(scores).all():
             raise ValueError("its scores are not finite")
-        if labels is not None:
-            good = labels.shape == scores.shape and labels.dtype == np.int64
-            if not (good and head.has_classes):
-                raise ValueError("its labels fit no scores")
-            if set(np.unique(labels)) != set(range(head.classes)):
-                raise ValueError("its labels are not those of the classes")
-        return cls(**common, score=score, scores=scores, labels=labels)
+        if labels is None:
+            return
+        if labels.shape != scores.shape or labels.dtype != np.int64:
+            raise ValueError("its labels fit no scores")
+        if not head.has_classes or {*np.unique(labels)} != {*range(head.classes)}:
+            raise ValueError("its labels are not those of the classes")
 
 
 def conformal(
@@ -351,19 +339,29 @@ def conformal(
         spread if spread is None or callable(spread) else _number(model, spread),
     )
     rows = LabelledRows(model, x, y, _OP)
-    targets = rows.targets_of(head, _value_shape(head, name))
+    counts = rows.valid_places(head, size)
+    if counts is not None and counts.ndim > 1:
+        raise DataError(
+            _OP,
+            f"places of the output {head.name!r} are masked, and those of a row are "
+            "not exchangeable",
+            hint="Cut the rows to one length, without a mask.",
+        )
+    targets = rows.targets_of(head, counts, _value_shape(head, name))
     if by_class:
-        counts = np.bincount(targets, minlength=head.classes)
-        if not counts.all():
-            reason = f"by_class needs rows of each class: none are of {counts.argmin()}"
+        sizes = np.bincount(targets, minlength=head.classes)
+        if not sizes.all():
+            reason = f"by_class needs rows of each class: none are of {sizes.argmin()}"
             raise DataError(_OP, reason)
     bond = ModelBond(model)
     spreads = how.spread_of(rows)
     values, spreads = _read_outputs(head, how, rows.outputs(size), spreads, _OP)
+    values = select(values, counts)
     if head.has_classes:
         all_scores = how.of_classes(values)
         scores = np.take_along_axis(all_scores, targets[:, None], 1)[:, 0]
     else:
+        spreads = None if spreads is None else select(spreads, counts)
         scores = value_scores(targets, values, name, spreads)
     _warn_of_order(x, scores)
     labels = targets if by_class else None

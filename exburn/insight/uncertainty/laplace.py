@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from exburn import activations
 from exburn.core import forward_context
 from exburn.core.checks import check_choice, check_count, check_number, check_seed
 from exburn.core.forward_context import Interceptor
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError
 from exburn.insight.explanations.scores import ShapedCall, survey
 from exburn.insight.uncertainty.bond import ModelBond
 from exburn.insight.uncertainty.laplace_posterior import (
@@ -25,14 +24,16 @@ from exburn.insight.uncertainty.laplace_posterior import (
     LikelihoodCurvature,
     Posterior,
     fit_posterior,
+    output_variance,
 )
 from exburn.insight.uncertainty.outputs import (
     LabelledRows,
     OutputHead,
     check_finite_rows,
     find_head,
+    select,
 )
-from exburn.insight.uncertainty.passes import Pass, prepare_rows, run_rows
+from exburn.insight.uncertainty.passes import prepare_rows
 from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
@@ -40,54 +41,80 @@ from exburn.insight.uncertainty.posterior import (
     check_samples,
     require_gaussian,
 )
-from exburn.insight.uncertainty.prediction import Forecast
 from exburn.insight.uncertainty.report import mean_loss
 from exburn.layers import Dense
 from exburn.models.network import Network
 from exburn.training.module import SplitModule
-from exburn.training.program import Programs
 from exburn.visualization.figures import new_axes
 
 LINKS = ("probit", "monte_carlo")
 _PRECISIONS = tuple(10.0 ** (n / 2) for n in range(-6, 15))  # by validation
-_NUMBERS = 1 << 24  # that are made of some rows at once
+_NUMBERS = 1 << 24  # that are made of some places at once
 _MOST = 8192  # weights of a full posterior, whose covariance takes 256 MiB then
 
 
 @dataclasses.dataclass(frozen=True)
 class LastLayer:
-    """A ``Dense`` layer whose products are an output of the model, or its logits.
+    """The program of what goes into a ``Dense`` layer, ``[rows, …, width]``.
+
+    Its products are an output of the model, or its logits.
 
     Attributes:
         path: Of the layer.
-        weights: ``[width, classes]`` in float32: the kernel, and the bias as its last
-            row, where there is one.
-        has_bias: Whether there is.
+        has_bias: Whether a last 1 is there for its bias.
     """
 
     path: str
-    weights: np.ndarray
     has_bias: bool
 
-    @property
-    def program_name(self) -> str:
-        """What tells its program from those of others."""
-        return f"features of {self.path}" + (" and 1" if self.has_bias else "")
+    def __call__(self, split: SplitModule, arrays: Any, extra: Any, x: Any) -> Any:
+        tap, key = _Tap(self.path), jax.random.key(0)
+        split.forward(arrays, x, training=False, key=key, interceptors=(tap,))
+        values = tap.inputs.astype(jnp.float32)
+        if self.has_bias:
+            values = jnp.concatenate([values, jnp.ones_like(values[..., :1])], -1)
+        return values
 
-    def make_features(self, programs: Programs) -> Pass:
-        """What goes into the layer: ``[rows, …, width]``, with 1 for the bias."""
 
-        def features(arrays: Any, extra: Any, x: Any, key: Any) -> Any:
-            tap = _Tap(self.path)
-            programs.split.forward(
-                arrays, x, training=False, key=key, interceptors=(tap,)
-            )
-            values = tap.inputs.astype(jnp.float32)
-            if self.has_bias:
-                values = jnp.concatenate([values, jnp.ones_like(values[..., :1])], -1)
-            return values
+@dataclasses.dataclass(frozen=True)
+class LastLayerMoments:
+    """The program of the mean and the deviation of what a last layer makes of rows."""
 
-        return features
+    layer: LastLayer
+    head: OutputHead
+    link: str
+
+    def __call__(self, split: SplitModule, arrays: Any, extra: Any, x: Any) -> Any:
+        return self.of(self.layer(split, arrays, extra, x), extra)
+
+    def of(self, features: Any, extra: Any) -> tuple[Any, Any]:
+        """The same, by what goes into the layer."""
+        width, classes = extra["weights"].shape
+        if features.shape[-1] != width:
+            raise ArgumentError(OP, f"the weights are not of {self.layer.path!r}")
+        flat = features.reshape(-1, width)
+
+        def row(features: Any) -> Any:
+            return tuple(part[0] for part in self._of_rows(features[None], extra))
+
+        size = max(_NUMBERS // (width * classes), 1)
+        if len(flat) <= size:
+            parts = self._of_rows(flat, extra)
+        else:
+            parts = jax.lax.map(row, flat, batch_size=size)
+        mean, deviation = (p.reshape(*features.shape[:-1], -1) for p in parts)
+        return mean, deviation
+
+    @jax.default_matmul_precision("highest")
+    def _of_rows(self, features: Any, extra: Any) -> tuple[Any, Any]:
+        outputs, binary = features @ extra["weights"], self.head.family == "sigmoid"
+        if "draws" in extra:
+            return _by_samples(features, outputs, extra["draws"])
+        p = jax.nn.sigmoid(outputs) if binary else jax.nn.softmax(outputs)
+        variance, product = output_variance(extra, features, p)
+        if not self.head.has_classes:
+            return outputs, jnp.sqrt(variance)
+        return _by_probit(*map(_pair, (outputs, variance, product)))
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -96,6 +123,8 @@ class LaplacePredictor(PosteriorPredictor):
 
     Attributes:
         layer: The last layer.
+        weights: ``[width, classes]`` in float32: its kernel, and the bias as its last
+            row, where there is one.
         posterior: Of its weights.
         link: How probabilities are made of normal logits: ``"probit"``, by a formula,
             or ``"monte_carlo"``, as the mean of samples.
@@ -106,6 +135,7 @@ class LaplacePredictor(PosteriorPredictor):
     kind: ClassVar[str] = "laplace predictor"
 
     layer: LastLayer
+    weights: np.ndarray
     posterior: Posterior
     link: str
     samples: int
@@ -116,29 +146,17 @@ class LaplacePredictor(PosteriorPredictor):
     def method(self) -> str:
         return "laplace"
 
-    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        pairs = self.posterior.structure == "full" or self.link == "monte_carlo"
-        some = self.model_of(op), self.layer, pairs, rows, batch_size, op
-        forecast = self.of_features(features_of(*some))
-        check_finite_rows(forecast.mean, "the output", op)
-        return forecast
+    @property
+    def program(self) -> LastLayerMoments:
+        return LastLayerMoments(self.layer, self.head, self.link)
 
-    def of_features(self, chunks: Iterable[np.ndarray]) -> Forecast:
-        """The forecast of rows by what goes into the last layer, chunk by chunk."""
-        means, spreads, done = [], [], 0
-        for features in chunks:
-            flat = features.reshape(-1, features.shape[-1])
-            outputs = flat @ self.layer.weights
-            if self.head.has_classes:
-                mean, spread = _probabilities(self, flat, outputs, done)
-            else:
-                variance = self.posterior.output_variance(flat, outputs)[0]
-                mean, spread = outputs, np.sqrt(variance + self.noise)
-            done += len(flat)
-            for whole, part in ((means, mean), (spreads, spread)):
-                values = np.asarray(part, np.float64)
-                whole.append(values.reshape(*features.shape[:-1], values.shape[-1]))
-        return Forecast(np.concatenate(means), np.concatenate(spreads))
+    @functools.cached_property
+    def extra(self) -> dict[str, Any]:
+        extra = {"weights": self.weights, **self.posterior.arrays}
+        if self.head.has_classes and self.link == "monte_carlo":
+            draws = self.posterior.draw(self.samples, self.seed)
+            extra = {"weights": self.weights, "draws": draws}
+        return {name: jnp.asarray(array) for name, array in extra.items()}
 
     def text(self) -> str:
         form = {
@@ -159,7 +177,7 @@ class LaplacePredictor(PosteriorPredictor):
         table.add_column("Number")
         table.add_column("Value", justify="right")
         posterior = self.posterior
-        table.add_row("weights", f"{self.layer.weights.size:,}")
+        table.add_row("weights", f"{self.weights.size:,}")
         table.add_row("rows", f"{self.rows:,}")
         table.add_row("prior precision", f"{posterior.prior_precision:.4g}")
         if not self.head.has_classes:
@@ -184,54 +202,15 @@ class LaplacePredictor(PosteriorPredictor):
         axes.legend()
         return figure
 
-    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        names = ("link", "samples", "seed", "rows", "noise")
-        settings = {name: getattr(self, name) for name in names}
-        posterior, layer = self.posterior, self.layer
-        settings |= {"layer": layer.path, "has_bias": layer.has_bias}
-        settings |= {"structure": posterior.structure}
-        settings |= {"prior_precision": posterior.prior_precision}
-        settings |= {"evidence": posterior.evidence}
-        arrays = {"weights": layer.weights, "variances": posterior.variances}
-        arrays |= {f"basis_{n}": basis for n, basis in enumerate(posterior.bases)}
-        return settings, arrays
-
-    @classmethod
-    def from_own(
-        cls,
-        common: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-    ) -> Self:
-        op, head = "LaplacePredictor.load", common["head"]
-        weights, variances = arrays["weights"], arrays["variances"]
-        path, has_bias = settings["layer"], settings["has_bias"]
-        prior = settings["prior_precision"]
-        if not isinstance(path, str) or type(has_bias) is not bool:
-            raise ValueError("it names no layer")
-        if weights.ndim != 2 or weights.dtype != np.float32:
+    def check(self) -> None:
+        check_choice("load", "link", self.link, LINKS)
+        check_samples("load", self.samples)
+        check_seed("load", self.seed)
+        check_count("load", "rows", self.rows)
+        check_number("load", "noise", self.noise, 0)
+        if self.weights.ndim != 2 or self.weights.dtype != np.float32:
             raise ValueError("it has no weights of a last layer")
-        structure = check_choice(op, "structure", settings["structure"], STRUCTURES)
-        bases = tuple(arrays[f"basis_{n}"] for n in range(len(arrays) - 2))
-        posterior = Posterior(
-            structure,
-            check_number(op, "prior_precision", prior, 0, open_low=True),
-            check_number(op, "noise", settings["noise"], 0) or 1.0,
-            float(settings["evidence"]),
-            variances,
-            bases,
-        )
-        posterior.check(weights.shape)
-        return cls(
-            **common,
-            noise=0.0 if head.has_classes else posterior.noise,
-            layer=LastLayer(path, weights, has_bias),
-            posterior=posterior,
-            link=check_choice(op, "link", settings["link"], LINKS),
-            samples=check_samples(op, settings["samples"]),
-            seed=check_seed(op, settings["seed"]) or 0,
-            rows=check_count(op, "rows", settings["rows"]),
-        )
+        self.posterior.check(self.weights.shape)
 
 
 def laplace(
@@ -286,36 +265,29 @@ def laplace(
     noise = check_noise(noise, head)
     require_gaussian(model, head)
     rows = LabelledRows(model, x, y, OP)
-    targets = rows.targets_of(head)
-    answers = None if others is None else others.targets_of(head)
+    counts = rows.valid_places(head, batch_size)
+    targets = _flat(rows.targets_of(head, counts), head)
+    other_counts = None if others is None else others.valid_places(head, batch_size)
+    answers = None if others is None else others.targets_of(head, other_counts)
     split, spec = prepare_rows(model, rows.parts[0], batch_size, OP)
-    layer = find_last_layer(split, spec, head, OP)
-    if structure == "full" and layer.weights.size > _MOST:
-        raise ArgumentError(
-            OP,
-            f"the covariance of {layer.weights.size:,} weights is too large as a whole",
-            hint='structure="kronecker" has two small factors.',
-        )
-    bond, curvature = ModelBond(model), LikelihoodCurvature(structure)
-    pairs = structure == "full" or link == "monte_carlo"
-    some, done = (model, layer, pairs), 0
-    flat = _flat(targets, head)
-    for features in features_of(*some, rows, batch_size, OP):
-        features = features.reshape(-1, features.shape[-1])
-        check_finite_rows(features, "what goes into the last layer", OP)
-        own = flat[done : done + len(features)]
-        curvature.add(features, features @ layer.weights, own, head.family)
+    layer, weights = find_last_layer(split, spec, head, OP)
+    _check_size(weights, structure, samples if link == "monte_carlo" else 0)
+    bond, curvature, done = ModelBond(model), LikelihoodCurvature(structure), 0
+    for features in _features(layer, rows, counts, batch_size):
+        own = targets[done : done + len(features)]
+        curvature.add(features, features @ weights, own, head.family)
         done += len(features)
 
     def fit(prior_precision: float | None) -> LaplacePredictor:
         about = head.family, prior_precision, noise
-        posterior = fit_posterior(curvature, layer.weights, *about)
+        posterior = fit_posterior(curvature, weights, *about)
         return LaplacePredictor(
             head=head,
             digest=bond.digest,
             bond=bond,
             noise=0.0 if head.has_classes else posterior.noise,
             layer=layer,
+            weights=weights,
             posterior=posterior,
             link=link,
             samples=samples,
@@ -325,13 +297,33 @@ def laplace(
 
     if others is None or answers is None:
         return fit(prior_precision)
-    chunks = list(features_of(*some, others, batch_size, OP))
+    chunks = list(_features(layer, others, other_counts, batch_size))
+    moments = jax.jit(LastLayerMoments(layer, head, link).of)
+    answers = _flat(answers, head)
 
     def loss(predictor: LaplacePredictor) -> float:
-        mean, spread, _ = predictor.of_features(chunks)
+        each = [moments(chunk, predictor.extra) for chunk in chunks]
+        outputs = tuple(map(np.concatenate, zip(*each, strict=True)))
+        mean, spread, _ = predictor._of_outputs(outputs, OP)
         return mean_loss(mean, None if head.has_classes else spread, answers)
 
     return min(map(fit, _PRECISIONS), key=loss)
+
+
+def _check_size(weights: np.ndarray, structure: str, samples: int) -> None:
+    """Raises ``ArgumentError`` if covariances or samples need too much memory."""
+    if structure == "full" and weights.size > _MOST:
+        raise ArgumentError(
+            OP,
+            f"the covariance of {weights.size:,} weights is too large as a whole",
+            hint='structure="kronecker" has two small factors.',
+        )
+    if weights.size * samples > _MOST**2:
+        raise ArgumentError(
+            OP,
+            f"{samples:,} samples of {weights.size:,} weights are too large together",
+            hint='link="probit" needs no samples.',
+        )
 
 
 def _read_validation(
@@ -354,60 +346,25 @@ def _flat(targets: np.ndarray, head: OutputHead) -> np.ndarray:
     return targets.reshape(-1, *(() if head.has_classes else targets.shape[-1:]))
 
 
-def features_of(
-    model: Network,
-    layer: LastLayer,
-    pairs: bool,
-    rows: LabelledRows,
-    batch_size: int,
-    op: str,
+def _features(
+    layer: LastLayer, rows: LabelledRows, counts: Any, batch_size: int
 ) -> Iterator[np.ndarray]:
-    """What goes into the last layer, ``[rows, …, width]``, some rows at a time.
-
-    They are so few that what is computed of each fits the memory together.
-
-    Args:
-        pairs: Whether that has a number for each pair of weights and classes.
-    """
-    width, classes = layer.weights.shape
-    numbers = classes**2 * width if pairs else classes + width
-    for part in rows.parts:
-        program = layer.program_name, layer.make_features
-        for chunk in run_rows(model, part, batch_size, *program, (), op):
-            if chunk.shape[-1] != width:
-                raise ArgumentError(op, f"the weights are not of {layer.path!r}")
-            size = max(_NUMBERS // (numbers * math.prod(chunk.shape[1:-1])), 1)
-            for start in range(0, len(chunk), size):
-                yield chunk[start : start + size]
+    """What goes into the last layer at places that count, ``[places, width]``."""
+    row = 0
+    for chunk in rows.chunks(layer, (), batch_size):
+        own = select(chunk, None if counts is None else counts[row : row + len(chunk)])
+        row += len(chunk)
+        check_finite_rows(own, "what goes into the last layer", OP)
+        yield own.reshape(-1, own.shape[-1])
 
 
-def _probabilities(
-    predictor: LaplacePredictor, features: Any, outputs: Any, start: int
-) -> tuple[Any, Any]:
-    """Mean probabilities ``[rows, classes]`` and their standard deviations.
-
-    Args:
-        start: The number of the first row, which its samples depend on.
-    """
-    posterior, binary = predictor.posterior, predictor.head.family == "sigmoid"
-    if predictor.link == "probit":
-        p = jax.nn.sigmoid(outputs) if binary else jax.nn.softmax(outputs)
-        variance, product = posterior.output_variance(features, p)
-        if binary:  # as the softmax of 0 and the logit
-            zeros = np.zeros_like(outputs)
-            outputs, variance, product = (
-                np.concatenate([zeros, v], -1) for v in (outputs, variance, product)
-            )
-        return _by_probit(outputs, variance, product)
-    covariance = posterior.output_covariance(features)
-    if binary:
-        outputs = np.concatenate([np.zeros_like(outputs), outputs], -1)
-        covariance = jnp.pad(covariance, ((0, 0), (1, 0), (1, 0)))
-    key = jax.random.key(predictor.seed)
-    return _by_samples(outputs, covariance, key, start, predictor.samples)
+def _pair(values: Any) -> Any:
+    """Of one class against the rest: that of the rest, 0, before its own."""
+    if values.shape[-1] > 1:
+        return values
+    return jnp.concatenate([jnp.zeros_like(values), values], -1)
 
 
-@jax.jit
 def _by_probit(mean: Any, variance: Any, product: Any) -> tuple[Any, Any]:
     """MacKay's formula; deviations are by the derivative of the softmax.
 
@@ -421,27 +378,17 @@ def _by_probit(mean: Any, variance: Any, product: Any) -> tuple[Any, Any]:
     return p, jnp.minimum(spread, jnp.sqrt(p * (1 - p)))  # no number in [0, 1] has more
 
 
-@functools.partial(jax.jit, static_argnums=4)
-@jax.default_matmul_precision("highest")
-def _by_samples(
-    mean: Any, covariance: Any, key: Any, start: Any, samples: int
-) -> tuple[Any, Any]:
-    """Moments of the softmax of normal logits."""
-    values, basis = jnp.linalg.eigh(covariance)
-    root = basis * jnp.sqrt(jnp.maximum(values, 0))[:, None, :]  # [rows, k, k]
-    rows, classes = start + jnp.arange(len(mean)), mean.shape[1:]
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
+def _by_samples(features: Any, mean: Any, draws: Any) -> tuple[Any, Any]:
+    """Moments of probabilities over samples of the weights, alike for all rows."""
 
-    def add(number: Any, sums: tuple) -> tuple:
-        own = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-        draws = jax.vmap(lambda k: jax.random.normal(k, classes))(own)
-        p = jax.nn.softmax(mean + jnp.einsum("nki,ni->nk", root, draws))
-        return sums[0] + p, sums[1] + p**2
+    def add(sums: tuple, draw: Any) -> tuple:
+        p = jax.nn.softmax(_pair(mean + features @ draw))
+        return (sums[0] + p, sums[1] + p**2), None
 
-    zeros = jnp.zeros_like(mean)
-    first, second = jax.lax.fori_loop(0, samples, add, (zeros, zeros))
-    p = first / samples
-    return p, jnp.sqrt(jnp.maximum(second / samples - p**2, 0))
+    zeros = jnp.zeros_like(_pair(mean))
+    sums, _ = jax.lax.scan(add, (zeros, zeros), draws)
+    p, square = (total / len(draws) for total in sums)
+    return p, jnp.sqrt(jnp.maximum(square - p**2, 0))
 
 
 # ---------------------------------------------------------------------- the layer
@@ -464,8 +411,10 @@ class _Tap(Interceptor):
         return outputs
 
 
-def find_last_layer(split: SplitModule, x: Any, head: OutputHead, op: str) -> LastLayer:
-    """The layer of an output, in a pass over inputs of these shapes.
+def find_last_layer(
+    split: SplitModule, x: Any, head: OutputHead, op: str
+) -> tuple[LastLayer, np.ndarray]:
+    """The layer of an output, and its weights, in a pass over inputs of these shapes.
 
     Raises:
         ArgumentError: The output is not the product of one ``Dense`` layer.
@@ -474,11 +423,7 @@ def find_last_layer(split: SplitModule, x: Any, head: OutputHead, op: str) -> La
     paths = [call.path for call in calls]
     for call in reversed(calls):
         once = call.shape is not None and paths.count(call.path) == 1
-        if (
-            isinstance(call.layer, Dense)
-            and once
-            and _ends_in(split, x, head, call, op)
-        ):
+        if isinstance(call.layer, Dense) and once and _ends_in(split, x, head, call):
             return _read(split, call.path, op)
     raise ArgumentError(
         op,
@@ -488,50 +433,31 @@ def find_last_layer(split: SplitModule, x: Any, head: OutputHead, op: str) -> La
     )
 
 
-def _ends_in(
-    split: SplitModule, x: Any, head: OutputHead, call: ShapedCall, op: str
-) -> bool:
+def _ends_in(split: SplitModule, x: Any, head: OutputHead, call: ShapedCall) -> bool:
     """Whether the output is the layer's product, or its softmax or sigmoid.
 
     The pass is run on random numbers, with others in the place of what the layer
     returns.
-
-    Raises:
-        DataError: It is, and some of its places are masked.
     """
-    masks: list[Any] = []
 
     def run(stand_in: Any, groups: Any, x: Any) -> Any:
         key, taps = jax.random.key(0), (_Tap(call.path, stand_in),)
-        outputs, _, ctx = split.forward(
-            groups, x, training=False, key=key, interceptors=taps
-        )
-        output = jax.tree.leaves(outputs)[head.number]
-        masks.append(ctx.mask_of(output))
-        return output
+        outputs = split.forward(groups, x, training=False, key=key, interceptors=taps)
+        return jax.tree.leaves(outputs[0])[head.number]
 
+    function = activations.linear
+    if head.has_classes and not head.logits:
+        function = getattr(activations, head.family)
     draws = np.random.default_rng(0)
     product = draws.normal(size=call.shape).astype(np.float32)
     x = jax.tree.map(lambda spec: _inputs_like(spec, draws), x)
     output = np.asarray(jax.jit(run)(product, split.read(), x), np.float32)
-    end = {"softmax": activations.softmax, "sigmoid": activations.sigmoid}
-    function = activations.linear
-    if head.has_classes and not head.logits:
-        function = end[head.family]
     fits = call.layer.activation in (activations.linear, function)
     if not fits or output.shape != product.shape:
         return False
     if call.layer.activation is activations.linear:
         product = np.asarray(function(product))
-    same = np.allclose(output, product, atol=0.02)
-    if same and len(head.shape) > 2 and masks[-1] is not None:
-        raise DataError(
-            op,
-            f"places of the output {head.name!r} are masked, which 'laplace' would "
-            "take for rows",
-            hint="Cut the rows to one length, without a mask.",
-        )
-    return same
+    return np.allclose(output, product, atol=0.02)
 
 
 def _inputs_like(spec: Any, draws: np.random.Generator) -> Any:
@@ -541,7 +467,7 @@ def _inputs_like(spec: Any, draws: np.random.Generator) -> Any:
     return jnp.zeros(spec.shape, spec.dtype)
 
 
-def _read(split: SplitModule, path: str, op: str) -> LastLayer:
+def _read(split: SplitModule, path: str, op: str) -> tuple[LastLayer, np.ndarray]:
     params, frozen, others = split.read()
     arrays = params | frozen | others
     own = {
@@ -556,6 +482,6 @@ def _read(split: SplitModule, path: str, op: str) -> LastLayer:
         )
     kernel = np.asarray(own["kernel"], np.float32)
     if "bias" not in own:
-        return LastLayer(path, kernel, False)
+        return LastLayer(path, False), kernel
     bias = np.asarray(own["bias"], np.float32)
-    return LastLayer(path, np.concatenate([kernel, bias[None]]), True)
+    return LastLayer(path, True), np.concatenate([kernel, bias[None]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import scipy.optimize
 STRUCTURES = ("kronecker", "full", "diagonal")
 _REACH = 18.0  # of logarithms: how far a maximum is looked for around a first guess
 _TINY = 1e-30
+_NUMBERS = 1 << 24  # that are made of some rows at once
 
 
 @dataclasses.dataclass
@@ -46,10 +48,16 @@ class LikelihoodCurvature:
             outputs: ``[rows, classes]``: logits, or values.
             targets: ``[rows]`` labels, or ``[rows, classes]`` values.
         """
-        parts = _sums(features, outputs, targets, self.structure, family)
-        fit, *sums = (np.asarray(part, np.float64) for part in parts)
-        self.sums = tuple(map(np.add, self.sums, sums)) if self.sums else tuple(sums)
-        self.rows, self.fit = self.rows + len(features), self.fit + float(fit)
+        numbers = features.shape[1] * outputs.shape[1] ** 2
+        size = max(_NUMBERS // numbers, 1) if self.structure == "full" else _NUMBERS
+        for start in range(0, len(features), size):
+            some = (v[start : start + size] for v in (features, outputs, targets))
+            parts = _sums(*some, self.structure, family)
+            fit, *sums = (np.asarray(part, np.float64) for part in parts)
+            pairs = zip(self.sums or [0.0] * len(sums), sums, strict=True)
+            self.sums = tuple(a + b for a, b in pairs)
+            self.fit += float(fit)
+        self.rows += len(features)
 
     @functools.cached_property
     def eigenvalues(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
@@ -113,97 +121,96 @@ class Posterior:
         prior_precision: Of the weights, whose prior has the mean 0.
         noise: The variance of the observations of values; 1 for classes.
         evidence: The logarithm of the marginal likelihood of the rows.
-        variances: ``[width, classes]``; of Kronecker factors in their bases; empty
-            where it is full.
-        bases: The eigenvectors of both Kronecker factors; of a full posterior the
-            covariance ``[width, classes, width, classes]``; else nothing.
+        arrays: ``"covariance"`` of all weights where it is full, ``[width, classes,
+            width, classes]``; else ``"variances"`` ``[width, classes]``, which for
+            Kronecker factors are along their eigenvectors ``"inside"``, ``"outside"``.
     """
 
     structure: str
     prior_precision: float
     noise: float
     evidence: float
-    variances: np.ndarray
-    bases: tuple[np.ndarray, ...]
+    arrays: dict[str, np.ndarray]
 
     @property
     def deviations(self) -> np.ndarray:
         """The standard deviation of each weight, ``[width, classes]``."""
         if self.structure == "full":
-            width, classes = self.bases[0].shape[:2]
-            own = np.diagonal(self.bases[0].reshape(width * classes, -1))
-            return np.sqrt(own.reshape(width, classes))
+            return np.sqrt(np.einsum("ikik->ik", self.arrays["covariance"]))
+        variances = self.arrays["variances"]
         if self.structure == "diagonal":
-            return np.sqrt(self.variances)
-        inside, outside = self.bases
-        return np.sqrt(inside**2 @ self.variances @ (outside**2).T)
+            return np.sqrt(variances)
+        inside, outside = self.arrays["inside"], self.arrays["outside"]
+        return np.sqrt(inside**2 @ variances @ (outside**2).T)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raises ``ValueError`` if it is not of a layer with weights of this shape."""
+        if self.structure not in STRUCTURES:
+            raise ValueError("its structure is nothing known")
+        if not (self.prior_precision > 0 and self.noise > 0):
+            raise ValueError("its prior or its noise is not positive")
         width, classes = shape
-        forms = {
-            "full": ((0, 0), shape + shape),
-            "kronecker": (shape, (width, width), (classes, classes)),
-            "diagonal": (shape,),
-        }[self.structure]
-        arrays = self.variances, *self.bases
-        if tuple(array.shape for array in arrays) != forms:
+        forms: dict[str, tuple] = {"variances": shape}
+        if self.structure == "full":
+            forms = {"covariance": shape + shape}
+        elif self.structure == "kronecker":
+            forms |= {"inside": (width, width), "outside": (classes, classes)}
+        if {name: array.shape for name, array in self.arrays.items()} != forms:
             raise ValueError("its variances are of another layer")
-        if not all(np.isfinite(a).all() and a.dtype.kind == "f" for a in arrays):
+        parts = self.arrays.values()
+        if not all(a.dtype == np.float32 and np.isfinite(a).all() for a in parts):
             raise ValueError("its variances are no finite numbers")
-        if (self.variances < 0).any():
+        if (self.arrays.get("variances", np.zeros(1)) < 0).any():
             raise ValueError("its variances are negative")
 
-    def output_covariance(self, features: Any) -> Any:
-        """The covariance ``[rows, classes, classes]`` of the outputs of some rows.
+    def draw(self, samples: int, seed: int) -> np.ndarray:
+        """Samples ``[samples, width, classes]`` of how far weights are off their mean.
 
-        Args:
-            features: ``[rows, width]``, with an entry 1 for the bias.
+        Example:
+            >>> variances = {"variances": np.full((2, 3), 4, np.float32)}
+            >>> posterior = Posterior("diagonal", 1.0, 1.0, 0.0, variances)
+            >>> posterior.draw(10_000, 0).std().round(1)
+            np.float32(2.0)
         """
-        arrays = self.variances.astype(np.float32), self.bases
-        return _output_covariance(features, *arrays, self.structure)
+        shape = self.deviations.shape
+        key = jax.random.key(seed)
+        draws = np.asarray(jax.random.normal(key, (samples, *shape), np.float32))
+        if self.structure == "full":
+            size = math.prod(shape)
+            covariance = self.arrays["covariance"].reshape(size, size)
+            values, basis = np.linalg.eigh(covariance)
+            root = basis * np.sqrt(np.maximum(values, 0))
+            return (draws.reshape(samples, size) @ root.T).reshape(draws.shape)
+        draws = draws * np.sqrt(self.arrays["variances"])
+        if self.structure == "diagonal":
+            return draws
+        return self.arrays["inside"] @ draws @ self.arrays["outside"].T
 
-    def output_variance(self, features: Any, vectors: Any) -> tuple[Any, Any]:
-        """The diagonals of ``output_covariance``, and its products with vectors.
 
-        Args:
-            features: ``[rows, width]``, with an entry 1 for the bias.
-            vectors: ``[rows, classes]``.
-        """
-        arrays = self.variances.astype(np.float32), self.bases
-        return _output_variance(features, vectors, *arrays, self.structure)
-
-
-@functools.partial(jax.jit, static_argnums=4)
 @jax.default_matmul_precision("highest")
-def _output_variance(
-    features: Any, vectors: Any, variances: Any, bases: tuple, structure: str
-) -> tuple[Any, Any]:
-    if structure == "full":
-        whole = _output_covariance(features, variances, bases, structure)
-        product = jnp.einsum("nkl,nl->nk", whole, vectors)
-        return jnp.diagonal(whole, axis1=1, axis2=2), product
-    if structure == "diagonal":
-        own = features**2 @ variances
+def output_variance(arrays: Any, features: Any, vectors: Any) -> tuple[Any, Any]:
+    """The variances of a linear layer's outputs, and their covariance times vectors.
+
+    Args:
+        arrays: Of a `Posterior`.
+        features: ``[rows, width]``, with an entry 1 for the bias.
+        vectors: ``[rows, classes]``.
+
+    Returns:
+        ``[rows, classes]`` both.
+    """
+    if "covariance" in arrays:
+        whole = arrays["covariance"]
+        own = jnp.einsum(
+            "ni,ikj,nj->nk", features, jnp.einsum("ikjk->ikj", whole), features
+        )
+        return own, jnp.einsum("ni,ikjl,nj,nl->nk", features, whole, features, vectors)
+    if "inside" not in arrays:
+        own = features**2 @ arrays["variances"]
         return own, own * vectors
-    inside, outside = bases
-    own = (features @ inside) ** 2 @ variances  # [rows, classes], in its basis
+    outside = arrays["outside"]
+    own = (features @ arrays["inside"]) ** 2 @ arrays["variances"]  # in its basis
     return own @ outside.T**2, (own * (vectors @ outside)) @ outside.T
-
-
-@functools.partial(jax.jit, static_argnums=3)
-@jax.default_matmul_precision("highest")
-def _output_covariance(
-    features: Any, variances: Any, bases: tuple, structure: str
-) -> Any:
-    if structure == "full":
-        return jnp.einsum("ni,ikjl,nj->nkl", features, bases[0], features)
-    if structure == "diagonal":
-        own = features**2 @ variances
-        return own[:, :, None] * jnp.eye(own.shape[-1])
-    inside, outside = bases
-    own = (features @ inside) ** 2 @ variances  # [rows, classes], in its basis
-    return jnp.einsum("kj,nj,lj->nkl", outside, own, outside)
 
 
 def fit_posterior(
@@ -225,8 +232,8 @@ def fit_posterior(
         >>> values = np.array([[1.0], [3.0], [1.0], [3.0]], np.float32)
         >>> curvature.add(features, 0 * values + 2, values, "values")
         >>> posterior = fit_posterior(curvature, np.array([[2.0]]), "values", 1.0, 1.0)
-        >>> posterior.variances.tolist()
-        [[0.2]]
+        >>> round(float(posterior.arrays["variances"][0, 0]), 4)
+        0.2
 
     Source: D. J. C. MacKay, "Bayesian Interpolation", 1992; E. Daxberger et al.,
     "Laplace Redux", 2021.
@@ -254,31 +261,30 @@ def fit_posterior(
     prior, variance = math.exp(logs[0]), math.exp(logs[1])
     spread = 1 / (values / variance + prior)  # of the posterior, in its basis
     if curvature.structure == "full":
-        (basis,) = vectors
-        covariance = (basis * spread) @ basis.T
-        full = covariance.reshape(*weights.shape, *weights.shape).astype(np.float32)
-        spread, vectors = np.zeros((0, 0)), (full,)
-    bases = tuple(basis.astype(np.float32) for basis in vectors)
+        covariance = (vectors[0] * spread) @ vectors[0].T
+        arrays = {"covariance": covariance.reshape(*weights.shape, *weights.shape)}
+    else:
+        bases = zip(("inside", "outside"), vectors, strict=False)
+        arrays = {"variances": spread, **dict(bases)}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     facts = prior, variance, evidence(*logs)
-    return Posterior(curvature.structure, *facts, spread, bases)
+    return Posterior(curvature.structure, *facts, arrays)
 
 
 def _maximum(
-    function: Any, logs: list[float | None], guesses: list[float]
+    function: Callable[..., float], logs: list[float | None], guesses: list[float]
 ) -> list[float]:
     """The arguments of a function at its maximum, of which some are fixed.
 
     Args:
-        guesses: Around which those that are not are looked for.
+        guesses: Around which those that are ``None`` are looked for.
     """
     free = [place for place, value in enumerate(logs) if value is None]
     start = np.array([guesses[place] for place in free])
 
     def fill(values: Any) -> list[float]:
-        whole = [value or 0.0 for value in logs]
-        for place, value in zip(free, values, strict=True):
-            whole[place] = float(value)
-        return whole
+        found = iter(values)
+        return [float(next(found)) if value is None else value for value in logs]
 
     if not free:
         return fill([])

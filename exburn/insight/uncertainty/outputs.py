@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -16,10 +16,11 @@ from exburn.data import ArrayDataset, RaggedDataset, StreamDataset, has_packed
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.insight.requirements import choose_output
+from exburn.insight.uncertainty.passes import RowProgram, prepare_rows, run_rows
 from exburn.losses.catalogue import as_loss
 from exburn.models.arguments import BATCH, check_model, part_names
 from exburn.models.encoding import read_dataset
-from exburn.models.inferring import predict, require_predictor
+from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.output_kinds import loss_of_each, output_kinds
 from exburn.models.preparing import closed_if_it_fails, fixed_batch_size
@@ -49,6 +50,14 @@ class OutputHead:
     family: str
     logits: bool
     shape: tuple[Any, ...]
+
+    def check(self) -> None:
+        """Raises ``ValueError`` if it is no output, but of a file that was made up."""
+        sizes = all(n is None or (type(n) is int and n > 0) for n in self.shape)
+        if self.family not in FAMILIES or not sizes or len(self.shape) < 2:
+            raise ValueError("it describes no output")
+        if not 0 <= self.number < self.count:
+            raise ValueError("it names no output")
 
     @property
     def has_classes(self) -> bool:
@@ -119,9 +128,8 @@ def find_head(model: Network, output: int | str | None, op: str) -> OutputHead:
             f"{kind.shape[-1]} labels, which is not supported",
             hint="It is one class of several (softmax), or one against the rest.",
         )
-    return OutputHead(
-        number, names[number], len(kinds), family, kind.logits, kind.shape
-    )
+    shape = tuple(n if isinstance(n, int) else None for n in kind.shape)
+    return OutputHead(number, names[number], len(kinds), family, kind.logits, shape)
 
 
 def _makes_probabilities(model: Network, number: int, count: int) -> bool:
@@ -140,16 +148,43 @@ def rows_of_step(model: Network, batch_size: int | None, op: str) -> int:
     return check_count(op, "batch_size", batch_size)
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelOutputs:
+    """The program of a model's outputs as they are."""
+
+    def __call__(self, split: Any, arrays: Any, extra: Any, x: Any) -> Any:
+        key = jax.random.key(0)
+        return split.forward(arrays, x, training=False, key=key)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputMask:
+    """The program of the mask of an output, which says what places of a row count.
+
+    There is none, and nothing is returned, where nothing is masked.
+    """
+
+    number: int
+
+    def __call__(self, split: Any, arrays: Any, extra: Any, x: Any) -> Any:
+        key = jax.random.key(0)
+        outputs, _, ctx = split.forward(arrays, x, training=False, key=key)
+        return ctx.attachments(outputs)[1][self.number]
+
+
 class LabelledRows:
     """Rows and their targets, as ``fit`` takes them; nothing is computed yet.
+
+    Places that are masked, and rows and places of weight 0, do not count, as in losses.
 
     Attributes:
         rows: How many there are.
         parts: Their inputs, as data sets.
         targets: Of each output, in the structure of ``y``; or ``None``.
+        weights: Of the rows, or of the places of each output; or ``None``.
 
     Raises:
-        DataError, ShapeError: The data do not fit the model, or have weights.
+        DataError, ShapeError: The data do not fit the model.
     """
 
     def __init__(self, model: Network, x: Any, y: Any, op: str):
@@ -174,57 +209,126 @@ class LabelledRows:
             self.parts = [dataset.like((dataset.tree[0], None, None))]
             tree = dataset.tree[1:]
         self.rows = sum(part.size for part in self.parts)
-        if len(tree) > 1 and tree[1] is not None:
-            raise DataError(op, "weights of rows are not supported: each counts once")
-        self.targets = tree[0]
+        self.targets, self.weights = tree[0], tree[1] if len(tree) > 1 else None
+
+    def chunks(self, program: RowProgram, extra: Any, batch_size: int) -> Iterator[Any]:
+        """What a program gives of the rows, some at a time."""
+        for part in self.parts:
+            args = part, batch_size, program, extra, self._op
+            yield from run_rows(self._model, *args)
+
+    def run(self, program: RowProgram, extra: Any, batch_size: int) -> Any:
+        """What a program gives of all rows."""
+        chunks = self.chunks(program, extra, batch_size)
+        return jax.tree.map(lambda *v: np.concatenate(v), *chunks)
 
     def outputs(self, batch_size: int) -> Any:
         """The model's outputs, in their structure."""
-        parts: list[Any] = [
-            predict(self._model, part, batch_size, verbose=0) for part in self.parts
-        ]
-        return jax.tree.map(lambda *v: np.concatenate(v), *parts)
+        return self.run(ModelOutputs(), (), batch_size)
 
     def call(self, function: Callable[[Any], Any]) -> np.ndarray:
         """What a function makes of the inputs, as float64."""
         parts = [function(part.tree[0]) for part in self.parts]
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
+    def valid_places(self, head: OutputHead, batch_size: int) -> np.ndarray | None:
+        """Which rows, or which places ``[rows, …]`` of them, count; ``None``: all.
+
+        Raises:
+            DataError: A weight is neither 0 nor 1, or nothing counts.
+        """
+        counts = self._mask(head, batch_size)
+        if self.weights is not None:
+            own = self._weights_of(head)
+            if counts is not None:
+                own, counts = own.T, counts.T  # rows last, so that they are broadcast
+                counts = (own & counts).T
+            else:
+                counts = own
+        if counts is not None and not counts.any():
+            raise DataError(self._op, "no row counts: all are masked, or of weight 0")
+        return counts
+
+    def _mask(self, head: OutputHead, batch_size: int) -> np.ndarray | None:
+        """The mask of the output, if it has places and these can be masked."""
+        if len(head.shape) < 3:
+            return None
+        program = OutputMask(head.number)
+        split, x = prepare_rows(self._model, self.parts[0], batch_size, self._op)
+        mask = jax.eval_shape(lambda g, x: program(split, g, (), x), split.peek(), x)
+        if mask is None:
+            return None
+        return self.run(program, (), batch_size).astype(bool)
+
+    def _weights_of(self, head: OutputHead) -> np.ndarray:
+        """Which rows, or places, have the weight 1."""
+        weights = np.asarray(self._leaf(self.weights, head))
+        if weights.ndim > 1 and weights.shape[-1] == 1:
+            weights = weights[..., 0]
+        if not np.isin(weights, (0, 1)).all():
+            reason = "weights of rows are 0 or 1 here: each counts once"
+            raise DataError(self._op, reason)
+        shape = _full_shape((self.rows, *head.shape[1:])[: weights.ndim], weights.shape)
+        if weights.shape != shape:
+            facts = {"weights": weights.shape, "rows": shape}
+            raise ShapeError(self._op, "weights must be of rows or places", facts)
+        return weights.astype(bool)
+
     def targets_of(
-        self, head: OutputHead, value_shape: tuple[Any, ...] | None = None
+        self,
+        head: OutputHead,
+        counts: np.ndarray | None = None,
+        value_shape: tuple[Any, ...] | None = None,
     ) -> np.ndarray:
-        """The targets of an output: labels of classes, or values.
+        """The targets of an output: labels ``[rows, …]`` of classes, or values.
 
         Args:
+            counts: Which of them count; no others are returned then.
             value_shape: Of the values of a row; by default that of the output.
 
         Raises:
             DataError, ShapeError: They are none of this output.
         """
-        y, names = self.targets, part_names(self._model)[1]
-        if y is None:
+        if self.targets is None:
             raise DataError(self._op, "there are no targets", hint="Pass y beside x.")
-        if isinstance(y, Mapping) and head.name in y:
-            leaf = y[head.name]
-        else:
-            leaves = jax.tree.leaves(in_order(y, names))
-            if len(leaves) not in (1, head.count):
-                raise DataError(
-                    self._op,
-                    f"there are {len(leaves)} targets for {head.count} outputs",
-                    hint="Pass those of all outputs, or of the one asked about.",
-                )
-            leaf = leaves[head.number if len(leaves) > 1 else 0]
-        leaf = np.asarray(leaf)
+        leaf = np.asarray(self._leaf(self.targets, head))
         if head.has_classes:
-            places = tuple(head.shape[1:-1])
-            count = int(np.prod(places, dtype=int)) * self.rows
-            labels = class_labels(leaf, count, head.classes, self._op)
-            return labels.reshape(self.rows, *places)
+            y = select(self._labels(leaf, head), counts)
+            places = y.shape[: 1 if counts is not None else len(head.shape) - 1]
+            labels = class_labels(y, int(np.prod(places)), head.classes, self._op)
+            return labels.reshape(places)
         shape = head.shape[1:] if value_shape is None else value_shape
-        return self._values(leaf.astype(np.float64), head, (self.rows, *shape))
+        y = select(self._values(leaf.astype(np.float64), head, shape), counts)
+        check_finite_rows(y, "the target", self._op)
+        return y
+
+    def _leaf(self, tree: Any, head: OutputHead) -> Any:
+        """What is of an output among what there is of all."""
+        names = part_names(self._model)[1]
+        if isinstance(tree, Mapping) and head.name in tree:
+            return tree[head.name]
+        leaves = jax.tree.leaves(in_order(tree, names))
+        if len(leaves) not in (1, head.count):
+            raise DataError(
+                self._op,
+                f"there are {len(leaves)} targets for {head.count} outputs",
+                hint="Pass those of all outputs, or of the one asked about.",
+            )
+        return leaves[head.number if len(leaves) > 1 else 0]
+
+    def _labels(self, y: np.ndarray, head: OutputHead) -> np.ndarray:
+        """Labels ``[rows, …]``, or one-hot ones with one more axis."""
+        axes = len(head.shape) - 1
+        if y.ndim == axes + 1 and y.shape[-1] == 1:
+            y = y[..., 0]
+        shape = _full_shape((self.rows, *head.shape[1:-1]), y.shape)
+        if y.shape not in (shape, (*shape, head.classes)):
+            facts = {"labels": y.shape, "rows": shape}
+            raise ShapeError(self._op, "there must be one label for each row", facts)
+        return y
 
     def _values(self, y: np.ndarray, head: OutputHead, shape: tuple) -> np.ndarray:
+        shape = _full_shape((self.rows, *shape), y.shape)
         if y.shape == (*shape, 1):
             y = y[..., 0]
         if y.shape != shape and y.ndim + 1 == len(shape) and shape[-1] == 1:
@@ -236,8 +340,20 @@ class LabelledRows:
                 {"targets": describe(y), "values": shape},
                 hint="Logits are told by the loss: compile with from_logits=True.",
             )
-        check_finite_rows(y, "the target", self._op)
         return y
+
+
+def _full_shape(shape: tuple, like: tuple) -> tuple:
+    """A shape whose sizes that are not known are those of another."""
+    return tuple(
+        like[axis] if size is None and axis < len(like) else size
+        for axis, size in enumerate(shape)
+    )
+
+
+def select(values: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
+    """The rows, or the places of rows, that count."""
+    return values if counts is None else values[counts]
 
 
 def check_finite_rows(values: np.ndarray, what: str, op: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,24 +23,17 @@ from exburn.training.overrides import overrides
 from exburn.training.program import Programs
 from exburn.training.trainer import Trainer
 
-Pass = Callable[[Any, Any, Any, Any], Any]
+#: ``(split, arrays, extra, x) → [rows, …]`` of a batch, whose ``repr`` tells it apart.
+RowProgram = Callable[[SplitModule, Any, Any, Any], Any]
 
 
 def run_rows(
-    model: Network,
-    x: Any,
-    batch_size: int,
-    name: str,
-    make: Callable[[Programs], Pass],
-    extra: Any,
-    op: str,
+    model: Network, x: Any, batch_size: int, program: RowProgram, extra: Any, op: str
 ) -> Iterator[Any]:
-    """What a function gives of the rows of ``x``, chunk by chunk, on the host.
+    """What a program gives of the rows of ``x``, chunk by chunk, on the host.
 
     Args:
-        name: Of the program, by which it is compiled once.
-        make: Makes the function ``(arrays, extra, x, key) → [rows, …]`` of a batch.
-        extra: Its second argument, arrays of any structure.
+        extra: Arrays of any structure for it, beside those of the model.
 
     Raises:
         ArgumentError: The model has a ``predict_step`` of its own.
@@ -47,7 +41,9 @@ def run_rows(
     """
     trainer, dataset, rows = _prepare(model, x, batch_size, op)
     programs, holder = trainer.preparer.programs, trainer.holder
-    program = programs.further(name, lambda: _over_chunk(programs, make(programs)))
+    digest = hashlib.sha256(repr(program).encode()).hexdigest()[:16]  # files have it
+    name = f"{type(program).__name__} {digest}"
+    run = programs.further(name, lambda: _over_chunk(programs, program))
     request = FeedRequest(training=False, use="predict")
     feed = make_feed(trainer.preparer, dataset, rows, request)
     collector, done = OutputCollector(None), 0
@@ -57,7 +53,7 @@ def run_rows(
                 arrays = holder.split.read(), extra
                 args = *arrays, chunk.data, chunk.index, np.int32(done)
                 args, _ = holder.placement.bind(args, 2)
-                outputs = holder.placement.local(program(*args))
+                outputs = holder.placement.local(run(*args))
             yield collector.rows(chunk, outputs)
             done += chunk.steps
 
@@ -95,14 +91,13 @@ def _prepare(
     return trainer, dataset, rows
 
 
-def _over_chunk(programs: Programs, one: Pass) -> Callable:
+def _over_chunk(programs: Programs, program: RowProgram) -> Callable:
     """The program of a chunk's batches."""
-    steps = programs.steps
 
     def run(arrays: Any, extra: Any, data: Any, index: Any, start: Any) -> Any:
         def of_batch(x: Any, key: Any) -> Any:
-            return one(arrays, extra, x, key)
+            return program(programs.split, arrays, extra, x)
 
-        return steps.outputs_of_batches(of_batch, arrays, data, index, start)
+        return programs.steps.outputs_of_batches(of_batch, arrays, data, index, start)
 
     return run

@@ -11,7 +11,7 @@ import numpy as np
 
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
-from exburn.insight.uncertainty.outputs import OutputHead
+from exburn.insight.uncertainty.outputs import OutputHead, check_finite_rows
 from exburn.insight.uncertainty.prediction import Forecast, likely_classes
 from exburn.insight.uncertainty.predictor import Predictor
 from exburn.losses import MeanSquaredError
@@ -39,6 +39,18 @@ class PosteriorPredictor(Predictor):
     is_normal: ClassVar[bool] = True
 
     noise: float
+
+    @property
+    def has_spread(self) -> bool:
+        return True
+
+    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
+        """As of `Predictor`, by ``(mean, deviation)`` over the weights."""
+        mean, deviation = (np.asarray(part, np.float64) for part in outputs)
+        check_finite_rows(mean, "the output", op)
+        if self.head.has_classes:
+            return Forecast(mean, deviation)
+        return Forecast(mean, np.sqrt(deviation**2 + self.noise))
 
     def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
         if self.head.has_classes:

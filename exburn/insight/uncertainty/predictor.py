@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
+from exburn.insight.fields import Content, read_fields, write_fields
 from exburn.insight.insight import Insight
 from exburn.insight.uncertainty.bond import ModelBond, check_digest
 from exburn.insight.uncertainty.outputs import (
-    FAMILIES,
     LabelledRows,
+    ModelOutputs,
     OutputHead,
     rows_of_step,
+    select,
 )
+from exburn.insight.uncertainty.passes import RowProgram
 from exburn.insight.uncertainty.prediction import Forecast, Prediction, check_level
 from exburn.insight.uncertainty.report import UncertaintyReport, make_report
 from exburn.models.network import Network
@@ -38,12 +40,12 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a report's curve of coverag
 class Predictor(Insight):
     """A model's predictions with their doubt, by one method.
 
-    A subclass writes ``_of_outputs`` or ``_forecast``, ``_sets``, ``own_content`` and
-    ``from_own`` beside what an ``Insight`` writes.
+    A subclass is a dataclass that writes ``_of_outputs``, ``_sets`` and ``check``, and
+    ``program`` and ``extra`` where it computes other things than the model's outputs.
 
     Attributes:
         head: The output that is predicted.
-        digest: Of the model's weights, which must stay as they were.
+        digest: Of the model's weights and options, which must stay as they were.
         bond: The model; ``None`` of one that was loaded without it.
     """
 
@@ -55,26 +57,15 @@ class Predictor(Insight):
     #: Whether ``spread`` is the standard deviation of values that are normal.
     is_normal: ClassVar[bool] = False
 
-    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        """The mean of each row, and what its sets are made of."""
-        return self._of_outputs(rows.outputs(batch_size), op)
+    @property
+    def program(self) -> RowProgram:
+        """What is computed of each row, alike in ``predict`` and in a server."""
+        return ModelOutputs()
 
-    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
-        """A forecast by the outputs of the model alone.
-
-        Raises:
-            ArgumentError: The method computes more than these.
-        """
-        raise ArgumentError(
-            op,
-            f"{self.method!r} needs more than the outputs of the model, so that it "
-            "cannot be served",
-            hint="Those of conformal sets and of scaling are enough.",
-        )
-
-    def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
-        """Sets of classes ``[rows, classes]``, or intervals ``[rows, …, 2]``."""
-        raise NotImplementedError
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Arrays of the program beside those of the model."""
+        return {}
 
     @property
     def value_shape(self) -> tuple[Any, ...]:
@@ -82,30 +73,30 @@ class Predictor(Insight):
         return self.head.shape[1:]
 
     @property
-    def needs_outputs_alone(self) -> bool:
-        """Whether ``_of_outputs`` makes a forecast, so that it can be served."""
-        return type(self)._of_outputs is not Predictor._of_outputs
+    def has_spread(self) -> bool:
+        """Whether forecasts have a ``spread``."""
+        return False
+
+    def _of_outputs(self, outputs: Any, op: str) -> Forecast:
+        """The forecast of rows by what the program gives of them."""
+        raise NotImplementedError
+
+    def _sets(self, forecast: Forecast, level: float) -> np.ndarray:
+        """Sets of classes ``[rows, classes]``, or intervals ``[rows, …, 2]``."""
+        raise NotImplementedError
+
+    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
+        """The mean of each row, and what its sets are made of."""
+        return self._of_outputs(rows.run(self.program, self.extra, batch_size), op)
 
     def check_reach(self, level: float, op: str) -> None:
         """Raises ``ArgumentError`` if there are no sets at a level."""
 
-    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """As ``to_content``, of what is the subclass's own."""
-        raise NotImplementedError
+    def check_served(self, op: str) -> None:
+        """Raises ``ArgumentError`` if the outputs of a program are not enough."""
 
-    @classmethod
-    def from_own(
-        cls,
-        common: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-    ) -> Self:
-        """The object of that content.
-
-        Args:
-            common: The fields of every predictor.
-        """
-        raise NotImplementedError
+    def check(self) -> None:
+        """Raises ``ValueError`` if what was read from a file fits not together."""
 
     # ------------------------------------------------------------------ of all
     def predict(
@@ -127,8 +118,8 @@ class Predictor(Insight):
             DataError, ShapeError: The data do not fit the model.
         """
         op = f"{type(self).__name__}.predict"
-        forecast = self._look(x, None, level, batch_size, op)[1]
-        return Prediction(forecast.mean, self._sets(forecast, level), forecast.spread)
+        rows, size = self._look(x, None, level, batch_size, op)
+        return self._predict(self._forecast(rows, size, op), level)
 
     def report(
         self,
@@ -140,7 +131,8 @@ class Predictor(Insight):
         """How right the predictions and sets are, on rows that nothing was fitted to.
 
         Args:
-            x, y: As of ``evaluate``.
+            x, y: As of ``evaluate``. Places that are masked, and rows of weight 0, do
+                not count.
             level: Of the sets.
             batch_size: Rows of a step; 32 by default.
 
@@ -152,13 +144,16 @@ class Predictor(Insight):
             ArgumentError, DataError, ShapeError: As ``predict``.
         """
         op = f"{type(self).__name__}.report"
-        rows, forecast = self._look(x, y, level, batch_size, op)
+        rows, size = self._look(x, y, level, batch_size, op)
+        counts = rows.valid_places(self.head, size)
+        targets = rows.targets_of(self.head, counts, self.value_shape)
+        forecast = self._forecast(rows, size, op)
         levels = sorted({level, *(one for one in LEVELS if self._reaches(one, op))})
-        sets = {one: self._sets(forecast, one) for one in levels}
-        targets = rows.targets_of(self.head, self.value_shape)
-        normal = self.is_normal and forecast.spread is not None
-        deviation = forecast.spread if normal else None
-        return make_report(self.method, targets, forecast.mean, deviation, level, sets)
+        sets = {one: select(self._sets(forecast, one), counts) for one in levels}
+        mean, deviation = select(forecast.mean, counts), None
+        if self.is_normal and forecast.spread is not None:
+            deviation = select(forecast.spread, counts)
+        return make_report(self.method, targets, mean, deviation, level, sets)
 
     @property
     def method(self) -> str:
@@ -219,77 +214,71 @@ class Predictor(Insight):
         return found.of(load_model(path, custom_objects))
 
     def as_endpoint(self, level: float = 0.9) -> Endpoint:
-        """What a server answers by: ``mean`` and ``sets`` of each request.
+        """What a server answers by: ``mean``, ``sets`` and ``spread`` of each request.
 
         ``Server({"digits": predictor})`` asks for it. A request may name another level
-        among its parameters: ``{"parameters": {"level": 0.95}}``.
+        among its parameters: ``{"parameters": {"level": 0.95}}``. A row has the answer
+        of ``predict``, whatever rows are asked for beside it.
 
         Args:
             level: Where a request says nothing.
 
         Raises:
             ArgumentError: The level is out of reach, the weights are others by now, or
-                the method needs more than the outputs of the model.
+                the method needs more than the rows.
         """
+        from exburn.serving.computation import RowsOfModel
         from exburn.serving.http.endpoint import Endpoint
 
         op = f"{type(self).__name__}.as_endpoint"
         self.check_reach(check_level(op, level), op)
-        if not self.needs_outputs_alone:
-            self._of_outputs(None, op)
-        mean = (-1, self.head.classes) if self.head.has_classes else None
-        mean = mean or (-1, *self.value_shape)
-        sets = ("BOOL", mean) if self.head.has_classes else ("FP64", (*mean, 2))
-        return Endpoint(
-            self.model_of(op),
-            outputs={"mean": ("FP64", mean), "sets": sets},
-            answer=functools.partial(self._answer, level),
-        )
+        self.check_served(op)
+        shape: tuple[Any, ...] = (-1, *(n or -1 for n in self.value_shape))
+        if self.head.has_classes:
+            shape = (*shape[:-1], self.head.classes)
+        sets = ("BOOL", shape) if self.head.has_classes else ("FP64", (*shape, 2))
+        outputs: dict[str, Any] = {"mean": ("FP64", shape), "sets": sets}
+        if self.has_spread:
+            outputs["spread"] = ("FP64", shape)
+        model: Any = self.model_of(op)
+        if not isinstance(self.program, ModelOutputs):
+            model = RowsOfModel(model, self.program, self.extra)
+        answer = functools.partial(self._answer, level)
+        return Endpoint(model, outputs=outputs, answer=answer)
 
     def _answer(
         self, level: float, outputs: Any, parameters: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
-        """The answer to a request, by the outputs of the model."""
+        """The answer to a request, by what the program gives of its rows."""
         level = check_level("serving", parameters.get("level", level))
         self.check_reach(level, "serving")
-        forecast = self._of_outputs(outputs, "serving")
-        return {"mean": forecast.mean, "sets": self._sets(forecast, level)}
+        answer = vars(self._predict(self._of_outputs(outputs, "serving"), level))
+        return {name: value for name, value in answer.items() if value is not None}
 
-    def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        settings, arrays = self.own_content()
-        head = dataclasses.asdict(self.head)
-        head["shape"] = [n if isinstance(n, int) else None for n in self.head.shape]
-        return {"head": head, "digest": self.digest, "own": settings}, arrays
+    def _predict(self, forecast: Forecast, level: float) -> Prediction:
+        return Prediction(forecast.mean, self._sets(forecast, level), forecast.spread)
+
+    def to_content(self) -> Content:
+        return write_fields(self)
 
     @classmethod
     def from_content(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Self:
-        head, digest = dict(settings["head"]), settings["digest"]
-        shape = head["shape"] = tuple(head["shape"])
-        head = OutputHead(**head)
-        if not (isinstance(digest, str) and len(digest) == 64 and len(shape) > 1):
+        found = read_fields(cls, settings, arrays, bond=None)
+        if len(found.digest) != 64:
             raise ValueError("it names no weights")
-        check_count(cls.__name__, "number", head.number, 0)
-        sizes = all(n is None or (type(n) is int and n > 0) for n in shape)
-        if head.family not in FAMILIES or type(head.logits) is not bool or not sizes:
-            raise ValueError("it describes no output")
-        if not (isinstance(head.name, str) and 0 <= head.number < head.count):
-            raise ValueError("it names no output")
-        common = {"head": head, "digest": digest, "bond": None}
-        return cls.from_own(common, settings["own"], arrays)
+        found.head.check()
+        found.check()
+        return found
 
     def _look(
         self, x: Any, y: Any, level: float, batch_size: int | None, op: str
-    ) -> tuple[LabelledRows, Forecast]:
-        """Rows and their forecast, after all that can be refused before."""
+    ) -> tuple[LabelledRows, int]:
+        """Rows, and how many are of a step, after all that can be refused before."""
         self.check_reach(check_level(op, level), op)
         model = self.model_of(op)
-        size = rows_of_step(model, batch_size, op)
-        rows = LabelledRows(model, x, y, op)
-        if op.endswith(".report"):
-            rows.targets_of(self.head, self.value_shape)
-        return rows, self._forecast(rows, size, op)
+        return LabelledRows(model, x, y, op), rows_of_step(model, batch_size, op)
 
     def model_of(self, op: str) -> Network:
         """The model, whose weights are those of the calibration.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,9 @@ from exburn.insight.uncertainty.outputs import (
     OutputHead,
     check_finite_rows,
     find_head,
+    select,
 )
-from exburn.insight.uncertainty.passes import Pass, run_rows
+from exburn.insight.uncertainty.passes import RowProgram
 from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
@@ -38,7 +39,6 @@ from exburn.insight.uncertainty.posterior import (
     noise_of,
     require_gaussian,
 )
-from exburn.insight.uncertainty.prediction import Forecast
 from exburn.layers import RNN, AlphaDropout, Attention, Dropout, GaussianDropout
 from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.layers.contract.recurrent_cell import RecurrentCell
@@ -47,7 +47,6 @@ from exburn.models.network import Network
 from exburn.module.building import inspect_call
 from exburn.module.traversal import iter_modules
 from exburn.training.module import SplitModule
-from exburn.training.program import Programs
 from exburn.tuning.result import SweepResult
 from exburn.visualization.figures import new_axes
 
@@ -59,6 +58,7 @@ WAYS = {
     "ensemble": "the members of an ensemble, trained each by itself",
 }
 
+_SAMPLES = "samples/"  # begins the names of arrays of a program
 _LAYERS = (Dropout, AlphaDropout, GaussianDropout)
 _WITH_RATES = (Attention, ProjectedAttention, RecurrentCell)
 _RATES = ("rate", "dropout", "recurrent_dropout")
@@ -87,19 +87,17 @@ class SampledPredictor(PosteriorPredictor):
     def method(self) -> str:
         return self.way
 
-    def _forecast(self, rows: LabelledRows, batch_size: int, op: str) -> Forecast:
-        model = self.model_of(op)
-        moments = moments_of(self, model, rows, batch_size, op)
-        mean, deviation = moments["mean"], moments["deviation"]
-        check_finite_rows(mean, "the output", op)
-        if self.head.has_classes:
-            return Forecast(mean, deviation)
-        return Forecast(mean, np.sqrt(deviation**2 + self.noise))
+    @property
+    def program(self) -> RowProgram:
+        one_by_one = bool(self.weights) and _prefers_one(self.model_of(self.method))
+        width = 1 if one_by_one else self.samples
+        return SampleMoments(self.head, self.samples, width, self.way == "dropout")
 
     @functools.cached_property
-    def on_device(self) -> dict[str, Any]:
+    def extra(self) -> dict[str, Any]:
         """The samples, where programs take them."""
-        return jax.tree.map(jnp.asarray, self.weights)
+        weights = {_SAMPLES + n: jnp.asarray(v) for n, v in self.weights.items()}
+        return {"seed": jnp.uint32(self.seed), **weights}
 
     def text(self) -> str:
         noise = ""
@@ -142,32 +140,15 @@ class SampledPredictor(PosteriorPredictor):
         axes.set(xlabel="mean standard deviation between samples")
         return figure
 
-    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        names = ("way", "samples", "seed", "noise")
-        return {name: getattr(self, name) for name in names}, dict(self.weights)
-
-    @classmethod
-    def from_own(
-        cls,
-        common: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-    ) -> Self:
-        op = "SampledPredictor.load"
-        way = check_choice(op, "way", settings["way"], WAYS)
-        samples = check_samples(op, settings["samples"])
-        if bool(arrays) == (way == "dropout"):
+    def check(self) -> None:
+        check_choice("load", "way", self.way, WAYS)
+        check_samples("load", self.samples)
+        check_seed("load", self.seed)
+        check_number("load", "noise", self.noise, 0)
+        if bool(self.weights) == (self.way == "dropout"):
             raise ValueError("it has weights of another method")
-        if any(v.ndim < 1 or len(v) != samples for v in arrays.values()):
+        if any(v.ndim < 1 or len(v) != self.samples for v in self.weights.values()):
             raise ValueError("its weights are of another number of samples")
-        return cls(
-            **common,
-            noise=check_number(op, "noise", settings["noise"], 0),
-            way=way,
-            samples=samples,
-            seed=check_seed(op, settings["seed"]) or 0,
-            weights=dict(arrays),
-        )
 
 
 def make_sampled(
@@ -191,16 +172,17 @@ def make_sampled(
     if head.has_classes or noise is not None:
         return predictor
     assert rows is not None
-    moments = moments_of(predictor, model, rows, batch_size, OP)
-    check_finite_rows(moments["mean"], "the output", OP)
-    errors = moments["mean"] - rows.targets_of(head)
-    return dataclasses.replace(
-        predictor, noise=noise_of(errors, moments["deviation"] ** 2)
-    )
+    counts = rows.valid_places(head, batch_size)
+    targets = rows.targets_of(head, counts)
+    moments = rows.run(predictor.program, predictor.extra, batch_size)
+    mean, deviation = (select(part.astype(np.float64), counts) for part in moments)
+    check_finite_rows(mean, "the output", OP)
+    noise = noise_of(mean - targets, deviation**2)
+    return dataclasses.replace(predictor, noise=noise)
 
 
 def read_rows(
-    model: Network, head: OutputHead, x: Any, y: Any, noise: float | None
+    model: Network, head: OutputHead, x: Any, y: Any, noise: Any, batch_size: int
 ) -> LabelledRows | None:
     """Rows, of which values need some to find their noise by.
 
@@ -221,35 +203,8 @@ def read_rows(
         )
     rows = LabelledRows(model, x, y, OP)
     if finds_noise or rows.targets is not None:
-        rows.targets_of(head)
+        rows.targets_of(head, rows.valid_places(head, batch_size))
     return rows
-
-
-def moments_of(
-    predictor: SampledPredictor,
-    model: Network,
-    rows: LabelledRows,
-    batch_size: int,
-    op: str,
-) -> dict[str, np.ndarray]:
-    """The mean and the standard deviation over samples of each row, in float64."""
-    width = 1 if predictor.weights and _prefers_one(model) else predictor.samples
-    taps = (DropoutOn(),) if predictor.way == "dropout" else ()
-    head, samples = predictor.head, predictor.samples
-    name = (
-        f"{predictor.way} {samples} {width} {head.number} {head.family} {head.logits}"
-    )
-    extra = predictor.on_device, np.uint32(predictor.seed)
-
-    def make(programs: Programs) -> Pass:
-        return _moments(programs, head, samples, width, taps)
-
-    parts = [
-        chunk
-        for part in rows.parts
-        for chunk in run_rows(model, part, batch_size, name, make, extra, op)
-    ]
-    return jax.tree.map(lambda *v: np.concatenate(v).astype(np.float64), *parts)
 
 
 def _prefers_one(model: Network) -> bool:
@@ -260,39 +215,51 @@ def _prefers_one(model: Network) -> bool:
     return convolves and jax.default_backend() == "cpu"
 
 
-def _moments(
-    programs: Programs, head: OutputHead, samples: int, width: int, taps: tuple
-) -> Pass:
-    """Mean and deviation over samples, of which ``width`` run at once."""
-    split = programs.split
+@dataclasses.dataclass(frozen=True)
+class SampleMoments:
+    """The program of the mean and the deviation of a model's outputs over samples.
 
-    def moments(arrays: Any, extra: Any, x: Any, key: Any) -> Any:
-        weights, seed = extra
-        key = jax.random.fold_in(key, seed)
+    Attributes:
+        samples: Their number, of which ``width`` run at once.
+        drops: Whether dropout is on. A sample drops the same units of each row, so that
+            a row has the same answer in any batch.
+    """
 
+    head: OutputHead
+    samples: int
+    width: int
+    drops: bool
+
+    def __call__(self, split: SplitModule, arrays: Any, extra: Any, x: Any) -> Any:
+        weights = {n.removeprefix(_SAMPLES): v for n, v in extra.items()}
+        seed = weights.pop("seed")
         forms = {n: (v.shape, v.dtype) for group in arrays for n, v in group.items()}
         if any(forms.get(n) != (v.shape[1:], v.dtype) for n, v in weights.items()):
             raise ArgumentError(OP, "the samples are of the weights of another model")
 
         def one(item: Any) -> Any:
             own, number = item
+            key = jax.random.fold_in(jax.random.key(seed), number)
             groups = tuple(
                 {name: own.get(name, value) for name, value in group.items()}
                 for group in arrays
             )
-            outputs = split.forward(
-                groups,
-                x,
-                training=False,
-                key=jax.random.fold_in(key, number),
-                interceptors=taps,
-            )[0]
-            return _as_mean(jax.tree.leaves(outputs)[head.number], head)
 
-        each = jax.lax.map(one, (weights, jnp.arange(samples)), batch_size=width)
-        return {"mean": each.mean(0), "deviation": each.std(0)}
+            def run(x: Any) -> Any:
+                taps = (DropoutOn(),) if self.drops else ()
+                outputs = split.forward(
+                    groups, x, training=False, key=key, interceptors=taps
+                )[0]
+                return _as_mean(jax.tree.leaves(outputs)[self.head.number], self.head)
 
-    return moments
+            if not self.drops:
+                return run(x)
+            rows = jax.tree.map(lambda v: v[:, None], x)
+            return jax.vmap(run)(rows)[:, 0]
+
+        items = weights, jnp.arange(self.samples)
+        each = jax.lax.map(one, items, batch_size=self.width)
+        return each.mean(0), each.std(0)
 
 
 def _as_mean(output: Any, head: OutputHead) -> Any:
@@ -324,7 +291,7 @@ def dropout(
             found; classes need none.
         samples: Number of passes.
         noise: The variance of values around their mean.
-        seed: Of the masks, which also depend on ``batch_size``.
+        seed: Of the masks, which are those of each row alike.
         output: The name or number of an output, of a model with several.
         batch_size: Rows of a step.
 
@@ -340,7 +307,7 @@ def dropout(
             f"{model.name!r} has no dropout, so that all passes are alike",
             hint='method="laplace" needs none.',
         )
-    rows = read_rows(model, head, x, y, noise)
+    rows = read_rows(model, head, x, y, noise, batch_size)
     fields = {"way": "dropout", "samples": samples, "seed": seed, "weights": {}}
     return make_sampled(model, head, rows, noise, batch_size, **fields)
 
@@ -423,7 +390,7 @@ def ensemble(
         _check_alike(own, split, number)
     read = [_arrays(split) for split in each]
     weights = {name: np.stack([arrays[name] for arrays in read]) for name in read[0]}
-    rows = read_rows(model, head, x, y, noise)
+    rows = read_rows(model, head, x, y, noise, batch_size)
     fields = {"way": "ensemble", "samples": len(each), "seed": 0, "weights": weights}
     return make_sampled(model, head, rows, noise, batch_size, **fields)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 from rich.table import Table
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.errors import ArgumentError, DataError, warn
 from exburn.insight.uncertainty.bond import ModelBond
 from exburn.insight.uncertainty.outputs import (
@@ -18,6 +17,7 @@ from exburn.insight.uncertainty.outputs import (
     check_finite_rows,
     find_head,
     rows_of_step,
+    select,
     softmax,
 )
 from exburn.insight.uncertainty.prediction import Forecast, likely_classes
@@ -25,6 +25,7 @@ from exburn.insight.uncertainty.predictor import Predictor
 from exburn.models.network import Network
 from exburn.visualization.figures import new_axes
 
+WAYS = ("temperature", "vector")
 _LARGEST = 1e3  # of a factor, and 1 / it the smallest of a temperature
 
 
@@ -42,9 +43,7 @@ class ScaledPredictor(Predictor):
         offsets: ``[1]`` or ``[classes]``: what is added to them then.
         rows: Number of rows that they were fitted to.
         before, after: The negative log likelihood of these rows.
-        head: The output that is predicted.
-        digest: Of the model's weights, which must stay as they were.
-        bond: The model; ``None`` of one that was loaded without it.
+        head, digest, bond: As of `Predictor`.
 
     Example:
         >>> import numpy as np
@@ -137,33 +136,18 @@ class ScaledPredictor(Predictor):
         axes.legend(fontsize=7)
         return figure
 
-    def own_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        names = ("way", "rows", "before", "after")
-        settings = {name: getattr(self, name) for name in names}
-        return settings, {"factors": self.factors, "offsets": self.offsets}
-
-    @classmethod
-    def from_own(
-        cls,
-        common: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-    ) -> Self:
-        way, head = settings["way"], common["head"]
-        factors, offsets = arrays["factors"], arrays["offsets"]
-        if way not in WAYS or not head.has_classes:
-            raise ValueError("it names no scaling")
-        size = 1 if way == "temperature" else head.classes
-        for array in (factors, offsets):
+    def check(self) -> None:
+        check_choice("load", "way", self.way, WAYS)
+        check_count("load", "rows", self.rows)
+        size = 1 if self.way == "temperature" else self.head.classes
+        for array in (self.factors, self.offsets):
             good = array.shape == (size,) and array.dtype == np.float64
             if not good or not np.isfinite(array).all():
                 raise ValueError("its numbers fit no scaling")
-        if way == "temperature" and not factors[0] > 0:
+        if self.way == "temperature" and not self.factors[0] > 0:
             raise ValueError("its temperature is not positive")
-        rows = check_count("ScaledPredictor.load", "rows", settings["rows"])
-        losses = float(settings["before"]), float(settings["after"])
-        return cls(**common, way=way, factors=factors, offsets=offsets, rows=rows,
-                   before=losses[0], after=losses[1])  # fmt: skip
+        if not self.head.has_classes:
+            raise ValueError("its output has no classes")
 
 
 def temperature(
@@ -196,13 +180,8 @@ def vector(
 ) -> ScaledPredictor:
     """``method="vector"``: a factor and an offset for each class.
 
-    With one class against the rest it is the scaling of J. Platt, 1999.
-
-    Args:
-        x, y, output, batch_size: As of ``"temperature"``; there must be rows of each
-            class.
-
-    Source: C. Guo et al., "On Calibration of Modern Neural Networks", 2017.
+    As ``"temperature"``, with rows of each class. With one class against the rest it is
+    the scaling of J. Platt, 1999.
     """
     return _fit_scaling(model, x, y, "vector", output, batch_size)
 
@@ -221,10 +200,9 @@ def _fit_scaling(
             "compile with from_logits=True.",
         )
     rows = LabelledRows(model, x, y, op)
-    labels = rows.targets_of(head)
-    absent = np.flatnonzero(
-        np.bincount(labels.reshape(-1), minlength=head.classes) == 0
-    )
+    counts = rows.valid_places(head, size)
+    labels = rows.targets_of(head, counts).reshape(-1)
+    absent = np.flatnonzero(np.bincount(labels, minlength=head.classes) == 0)
     if way == "vector" and len(absent):
         raise DataError(
             op,
@@ -232,76 +210,64 @@ def _fit_scaling(
             hint='method="temperature" has one factor for all classes.',
         )
     bond = ModelBond(model)
-    raw = head.of(rows.outputs(size))
+    raw = select(head.of(rows.outputs(size)), counts)
     check_finite_rows(raw, "the output", op)
     head.probabilities(raw, op)  # checks them
-    z, flat = head.scores(raw).reshape(-1, head.classes), labels.reshape(-1)
-    factors, offsets = WAYS[way](z, flat)
-    before, after = _loss(z, flat), _loss(z * factors + offsets, flat)
-    if np.abs(factors).max() >= 0.99 * _LARGEST:
+    z = head.scores(raw).reshape(-1, head.classes)
+    factors, offsets = fit_scaling(z, labels, way)
+    before, after = _loss(z, labels), _loss(z * factors + offsets, labels)
+    if np.abs(factors).max() >= 0.99 * _LARGEST or after < 1e-6:
         warn(
             f"{way} scaling found no finite factor: the rows are all predicted right, "
             "or are too few. Take more rows that the model was not trained on."
         )
     return ScaledPredictor(
-        head, bond.digest, bond, way, factors, offsets, rows.rows, before, after
+        head, bond.digest, bond, way, factors, offsets, len(labels), before, after
     )
 
 
-def fit_temperature(z: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The factor of logits that makes labels likeliest, and an offset of 0.
+def fit_scaling(
+    z: np.ndarray, labels: np.ndarray, way: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Factors and offsets of logits that make labels likeliest.
 
     Args:
         z: Logits ``[rows, classes]``.
         labels: ``[rows]``.
+        way: ``"temperature"``: one factor, and an offset of 0; ``"vector"``: one for
+            each class, and offsets that add up to 0, as their differences matter alone.
 
     Example:
         >>> z = np.array([[4.0, 0.0]] * 4)
-        >>> factor, _ = fit_temperature(z, np.array([0, 0, 0, 1]))
+        >>> factor, _ = fit_scaling(z, np.array([0, 0, 0, 1]), "temperature")
         >>> bool(np.isclose(factor[0], np.log(3) / 4))
         True
     """
-    own = np.take_along_axis(z, labels[:, None], 1)[:, 0]
-
-    def slope(log_factor: float) -> float:
-        p = softmax(np.exp(log_factor) * z)
-        return float(np.mean((p * z).sum(1) - own))
-
-    low, high = -np.log(_LARGEST), np.log(_LARGEST)
-    if slope(low) >= 0:  # the loss is convex in the factor
-        best = low
-    elif slope(high) <= 0:
-        best = high
-    else:
-        best = scipy.optimize.root_scalar(slope, bracket=(low, high), xtol=1e-12).root
-    return np.array([np.exp(best)]), np.zeros(1)
-
-
-def fit_vector(z: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factors and offsets ``[classes]`` of logits that make labels likeliest.
-
-    Offsets add up to 0, since only their differences matter.
-    """
-    classes = z.shape[1]
-    ones = np.eye(classes)[labels]
+    classes, tied = z.shape[1], way == "temperature"
+    factors = 1 if tied else classes
+    ones, size = np.eye(classes)[labels], np.abs(z).max() or 1.0
 
     def loss(parts: np.ndarray) -> tuple[float, np.ndarray]:
-        scaled = z * parts[:classes] + parts[classes:]
+        scaled = z / size * parts[:factors] + (0 if tied else parts[factors:])
         difference = (softmax(scaled) - ones) / len(z)
-        gradient = np.concatenate([(difference * z).sum(0), difference.sum(0)])
-        return _loss(scaled, labels), gradient
+        slopes = (difference * z / size).sum(0)
+        if tied:
+            return _loss(scaled, labels), slopes.sum(keepdims=True)
+        return _loss(scaled, labels), np.concatenate([slopes, difference.sum(0)])
 
-    start = np.concatenate([np.ones(classes), np.zeros(classes)])
+    # The loss is convex, and logits of any size are of size 1 here.
+    least = size / _LARGEST if tied else -size * _LARGEST
+    bounds = [(least, size * _LARGEST)] * factors
     best = scipy.optimize.minimize(
         loss,
-        start,
+        np.r_[np.full(factors, size), np.zeros(0 if tied else classes)],
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-_LARGEST, _LARGEST)] * (2 * classes),
-        options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-8},
+        bounds=bounds + [(-_LARGEST, _LARGEST)] * (0 if tied else classes),
+        options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10},
     ).x
-    factors, offsets = best[:classes], best[classes:]
-    return factors, offsets - offsets.mean()
+    offsets = np.zeros(1) if tied else best[factors:] - best[factors:].mean()
+    return best[:factors] / size, offsets
 
 
 def _loss(z: np.ndarray, labels: np.ndarray) -> float:
@@ -309,7 +275,3 @@ def _loss(z: np.ndarray, labels: np.ndarray) -> float:
     top = z.max(1, keepdims=True)
     total = np.log(np.exp(z - top).sum(1)) + top[:, 0]
     return float((total - np.take_along_axis(z, labels[:, None], 1)[:, 0]).mean())
-
-
-#: The fit of each way of scaling: of logits and labels factors and offsets.
-WAYS = {"temperature": fit_temperature, "vector": fit_vector}

@@ -81,7 +81,7 @@ def swag(
         )
     head = find_head(model, output, OP)
     noise = check_noise(noise, head)
-    rows = read_rows(model, head, x, y, noise)
+    rows = read_rows(model, head, x, y, noise, batch_size)
     if not model.trainable_weights:
         raise ArgumentError(
             OP,
@@ -148,6 +148,7 @@ def _train(
         model,
         inputs,
         rows.targets,
+        sample_weight=rows.weights,
         epochs=epochs,
         batch_size=batch_size,
         callbacks=[swag],

@@ -14,7 +14,7 @@ from exburn.errors import ArgumentError, DataError, ModelFormatError, ShapeError
 from exburn.insight.uncertainty.conformal import ConformalPredictor
 from exburn.insight.uncertainty.outputs import softmax
 
-PREDICT = "exburn.insight.uncertainty.outputs.predict"
+PREDICT = "exburn.insight.uncertainty.outputs.run_rows"
 
 
 def classifier(classes=3, activation="softmax"):
@@ -269,8 +269,8 @@ def test_rows_that_look_like_a_time_series_are_warned_of(recwarn):
 
 
 BROKEN = {
-    "score": lambda s, a: s["own"].update(name="absolute"),
-    "penalty": lambda s, a: s["own"].update(penalty=-1),
+    "score": lambda s, a: s["score"].update(name="absolute"),
+    "penalty": lambda s, a: s["score"].update(penalty=-1),
     "nan": lambda s, a: a.update(scores=a["scores"] * np.nan),
     "integers": lambda s, a: a.update(scores=a["scores"].astype(np.int64)),
     "empty": lambda s, a: a.update(scores=a["scores"][:0]),
@@ -279,7 +279,7 @@ BROKEN = {
     "family": lambda s, a: s["head"].update(family="values"),
     "number": lambda s, a: s["head"].update(number=3),
     "digest": lambda s, a: s.update(digest="abc"),
-    "spread": lambda s, a: s["own"].update(spread=0),
+    "spread": lambda s, a: s["score"].update(spread=0),
     "more": lambda s, a: s["head"].update(more=1),
 }
 

@@ -19,7 +19,7 @@ from exburn.insight.uncertainty.conformity import (
     value_scores,
 )
 from exburn.insight.uncertainty.outputs import softmax
-from exburn.insight.uncertainty.scaling import fit_temperature
+from exburn.insight.uncertainty.scaling import fit_scaling
 from exburn.tuning.calibration import calibration
 
 RECORDED = dict(np.load(Path(__file__).parents[1] / "recorded" / "uncertainty.npz"))
@@ -96,7 +96,7 @@ def test_intervals_are_those_of_crepes_and_mapie(score, level):
 
 
 def test_temperature_is_that_of_netcal():
-    factor, _ = fit_temperature(np.log(P[CAL]), Y[CAL])
+    factor, _ = fit_scaling(np.log(P[CAL]), Y[CAL], "temperature")
     found = softmax(np.log(P[NEW]) * factor)
     np.testing.assert_allclose(found, RECORDED["temperature/p"], atol=2e-4)
 

@@ -12,11 +12,13 @@ import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, DataError, ModelFormatError
 from exburn.insight.uncertainty import laplace as laplace_module
+from exburn.insight.uncertainty import laplace_posterior as posterior_module
 from exburn.insight.uncertainty.laplace import LaplacePredictor
 from exburn.insight.uncertainty.laplace_posterior import (
     STRUCTURES,
     LikelihoodCurvature,
     fit_posterior,
+    output_variance,
 )
 
 JUDGE = np.load(Path(__file__).parents[1] / "recorded" / "last_layer.npz")
@@ -94,10 +96,18 @@ def test_covariances_are_those_of_laplace_torch(task):
             curvature, last, family.get(task, "values"), 2.0, 0.25
         )
         expected = JUDGE[f"{task}/{structure}/variance"]
-        covariance = posterior.output_covariance(new)
-        np.testing.assert_allclose(covariance, expected, atol=1e-6)
+        for number, vector in enumerate(np.eye(last.shape[1], dtype="f4")):
+            vectors = np.tile(vector, (len(new), 1))
+            own, product = output_variance(posterior.arrays, new, vectors)
+            diagonal = np.diagonal(expected, axis1=1, axis2=2)
+            np.testing.assert_allclose(own, diagonal, atol=1e-6)
+            np.testing.assert_allclose(product, expected[:, number], atol=1e-6)
         if structure == "full":  # the judge has the classes first
-            whole = posterior.bases[0].transpose(1, 0, 3, 2).reshape(2 * [last.size])
+            whole = (
+                posterior.arrays["covariance"]
+                .transpose(1, 0, 3, 2)
+                .reshape(2 * [last.size])
+            )
             expected = JUDGE[f"{task}/full/covariance"]
             np.testing.assert_allclose(whole, expected, atol=1e-6)
             diagonal = np.diagonal(whole).reshape(last.T.shape).T
@@ -125,7 +135,7 @@ def test_samples_agree_with_a_large_number_of_them(classifier):
     features = np.c_[np.tanh(NEW @ JUDGE["first"]), np.ones(len(NEW))]
     draws = np.random.default_rng(0).multivariate_normal(
         JUDGE["classification/last"].ravel(),
-        sure.posterior.bases[0].reshape(18, 18),
+        sure.posterior.arrays["covariance"].reshape(18, 18),
         4000,
     )
     z = np.exp(np.einsum("ni,sik->snk", features, draws.reshape(-1, 6, 3)))
@@ -175,7 +185,9 @@ def test_no_probability_spreads_more_than_it_can(classifier):
 def test_rows_in_parts_are_the_rows(classifier, monkeypatch):
     options = {"method": "laplace", "structure": "full"}
     whole = classifier.uncertainty(X, LABELS, **options)
-    monkeypatch.setattr(laplace_module, "_NUMBERS", 9 * 6 * 7)
+    for module in (laplace_module, posterior_module):
+        monkeypatch.setattr(module, "_NUMBERS", 9 * 6 * 7)
+    assert 9 * 6 * 7 // (6 * 3) < len(X)
     parts = classifier.uncertainty(
         iter([(X[:9], LABELS[:9]), (X[9:], LABELS[9:])]), **options
     )
@@ -233,13 +245,23 @@ def test_the_last_product_alone_is_taken():
             model.uncertainty(X, y, method="laplace")
 
 
-def test_masked_places_are_refused():
+def test_masked_places_do_not_count():
     stack = [layers.Embedding(9, 4, mask_zero=True), layers.Dense(3, "softmax")]
-    model: Any = exburn.Sequential([exburn.Input((5,), dtype="int32"), *stack])
+    model: Any = exburn.Sequential([exburn.Input((None,), dtype="int32"), *stack])
     model.compile("sgd", "cross_entropy", seed=0)
-    x = np.tile([1, 2, 3, 0, 0], (6, 1))
-    with pytest.raises(DataError, match="masked"):
-        model.uncertainty(x, x % 3, method="laplace")
+    short = np.random.default_rng(0).integers(1, 9, (12, 3))
+    x = np.pad(short, ((0, 0), (0, 2)))
+    y = np.where(x > 0, x % 3, -1)  # of no class where it does not count
+    options = {"method": "laplace", "prior_precision": 1.0}
+    padded = model.uncertainty(x, y, **options)
+    whole = model.uncertainty(short, short % 3, **options)
+    evidence = whole.posterior.evidence
+    assert padded.posterior.evidence == pytest.approx(evidence, rel=1e-5)
+    p = padded.predict(x).mean[:, :3]
+    np.testing.assert_allclose(p, whole.predict(short).mean, atol=1e-6)
+    assert padded.report(x, y).likelihood == pytest.approx(
+        whole.report(short, short % 3).likelihood, rel=1e-6
+    )
 
 
 def test_mixed_precision_is_close_to_float32(classifier):

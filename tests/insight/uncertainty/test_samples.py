@@ -72,6 +72,9 @@ def test_a_seed_gives_the_same_masks_and_another_gives_others(model):
     ]
     assert np.array_equal(p[0], p[1]) and not np.array_equal(p[0], p[2])
     assert not np.array_equal(p[0][0], model.predict(X, verbose=0)[0])
+    sure = model.uncertainty(method="dropout", samples=4)
+    alone = sure.predict(X[3:4], batch_size=1).mean
+    np.testing.assert_allclose(alone, p[0][3:4], atol=1e-6)
 
 
 def test_dropout_of_attention_and_of_recurrent_layers_is_on():

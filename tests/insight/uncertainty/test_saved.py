@@ -84,14 +84,6 @@ def test_scaling_lies_beside_a_model_too(model, tmp_path):
         ConformalPredictor.load(path)
 
 
-def test_methods_that_need_more_than_outputs_are_not_served(model, tmp_path):
-    laplace = model.uncertainty(X, Y, method="laplace")
-    again = load_predictor(laplace.save(tmp_path / "a.exburn", with_model=True))
-    np.testing.assert_allclose(again.predict(NEW).mean, laplace.predict(NEW).mean)
-    with pytest.raises(ArgumentError, match="cannot be served"):
-        again.as_endpoint()
-
-
 def test_every_kind_of_predictor_is_read():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
@@ -144,10 +136,10 @@ def test_it_goes_to_other_processes(sure):
     np.testing.assert_array_equal(again.predict(NEW).sets, sure.predict(NEW).sets)
 
 
-def ask(server, message):
+def ask(server, message, rows=NEW):
     from tests.serving.http.conftest import Client, tensor
 
-    body = {"inputs": [tensor("x", NEW)], **message}
+    body = {"inputs": [tensor("x", rows)], **message}
     answer = Client(server.asgi())("POST", "/v2/models/kinds/infer", json=body)
     return answer.status_code, answer.json()
 
@@ -177,6 +169,59 @@ def test_a_server_answers_sets(file, sure):
         about = Client(server.asgi())("GET", "/v2/models/kinds").json()
         assert [one["name"] for one in about["outputs"]] == ["mean", "sets"]
         assert about["outputs"][1]["shape"] == [-1, 3]
+
+
+def posteriors(model):
+    other = model.clone()
+    other.set_weights([w + 0.3 for w in model.get_weights()])
+    members = [model, other]
+    yield model.uncertainty(X, Y, method="laplace")
+    link = {"link": "monte_carlo", "samples": 20, "seed": 3}
+    yield model.uncertainty(X, Y, method="laplace", **link)
+    yield model.uncertainty(X, Y, method="swag", epochs=2, samples=3)
+    yield model.uncertainty(method="ensemble", members=members)
+    inputs = exburn.Input((4,), name="x")
+    hidden = layers.Dropout(0.5)(layers.Dense(6, "relu")(inputs))
+    thinned = exburn.Model(inputs, layers.Dense(3, "softmax")(hidden), name="kinds")
+    yield thinned.uncertainty(method="dropout", samples=4, seed=5)
+
+
+@needs_server
+def test_a_server_answers_what_weights_may_be(model, tmp_path):
+    for sure in posteriors(model):
+        path = sure.save(tmp_path / "kinds.exburn", with_model=True)
+        assert exburn.load_model(path).name == "kinds"
+        expected = sure.predict(NEW, 0.7)
+        with exburn.serving.Server({"kinds": path}, **FAST) as server:
+            whole, alone = [
+                arrays(ask(server, {"parameters": {"level": 0.7}}, rows)[1])
+                for rows in (NEW, NEW[4:5])
+            ]
+        for name in ("mean", "sets", "spread"):
+            found = whole[name]
+            np.testing.assert_allclose(found, getattr(expected, name), atol=1e-6)
+            np.testing.assert_allclose(alone[name], found[4:5], atol=1e-6)
+        again = load_predictor(path)
+        np.testing.assert_array_equal(again.predict(NEW).mean, expected.mean)
+
+
+@needs_server
+def test_a_server_answers_intervals_of_values_by_weights(tmp_path):
+    inputs = exburn.Input((4,), name="x")
+    two = {
+        "a": layers.Dense(1, name="a")(inputs),
+        "b": layers.Dense(2, name="b")(inputs),
+    }
+    model = exburn.Model(inputs, two, name="kinds")
+    model.compile("sgd", "mse", seed=0)
+    y = {"a": X[:, :1], "b": X[:, :2] + RNG.normal(size=(60, 2))}
+    sure = model.uncertainty(X, y, method="laplace", output="b")
+    path = sure.save(tmp_path / "kinds.exburn", with_model=True)
+    with exburn.serving.Server({"kinds": path}, **FAST) as server:
+        found, expected = arrays(ask(server, {})[1]), sure.predict(NEW)
+    assert found["sets"].shape == (6, 2, 2)
+    np.testing.assert_allclose(found["sets"], expected.sets, atol=1e-5)
+    np.testing.assert_allclose(found["spread"], expected.spread, atol=1e-5)
 
 
 @needs_server

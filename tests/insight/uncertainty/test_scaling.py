@@ -7,13 +7,18 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.errors import ArgumentError, DataError, ModelFormatError, UnknownNameError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    ModelFormatError,
+    ShapeError,
+    UnknownNameError,
+)
 from exburn.insight.uncertainty.outputs import softmax
 from exburn.insight.uncertainty.report import UncertaintyReport
 from exburn.insight.uncertainty.scaling import (
     ScaledPredictor,
-    fit_temperature,
-    fit_vector,
+    fit_scaling,
 )
 
 
@@ -42,7 +47,7 @@ def draw(rows=600, classes=3, factor=0.5, offsets=0.0, seed=0):
 
 def test_temperature_is_found_again():
     z, y = draw(20_000)
-    factors, offsets = fit_temperature(z.astype(float), y)
+    factors, offsets = fit_scaling(z.astype(float), y, "temperature")
     assert factors[0] == pytest.approx(0.5, abs=0.02) and offsets[0] == 0
     step = [_loss(z * f, y) for f in (factors[0] * 0.999, factors[0] * 1.001)]
     assert min(step) > _loss(z * factors[0], y)
@@ -51,7 +56,7 @@ def test_temperature_is_found_again():
 def test_vector_finds_factors_and_offsets_again():
     factor, offsets = np.array([0.4, 0.7, 1.0]), np.array([0.5, -1.0, 0.5])
     z, y = draw(30_000, factor=factor, offsets=offsets)
-    factors, found = fit_vector(z.astype(float), y)
+    factors, found = fit_scaling(z.astype(float), y, "vector")
     np.testing.assert_allclose(factors, factor, atol=0.05)
     np.testing.assert_allclose(found, offsets, atol=0.05)
 
@@ -146,7 +151,7 @@ def test_bad_rows_are_refused_before_anything_is_compiled(case, monkeypatch):
     error, match, change = BAD[case]
     z, y = draw(30)
     monkeypatch.setattr(
-        "exburn.insight.uncertainty.outputs.predict",
+        "exburn.insight.uncertainty.outputs.run_rows",
         lambda *args, **kwargs: pytest.fail("it predicts"),
     )
     x, y = change(z, y)
@@ -242,3 +247,42 @@ def test_an_ensemble_has_methods_too():
     assert sure.temperature > 0
     with pytest.raises(ArgumentError, match="for a method"):
         ensemble.uncertainty(z, y)
+
+
+def test_rows_and_places_of_weight_0_do_not_count():
+    z, y = draw(60)
+    model, junk = identity(3, "softmax"), np.full((5, 3), 9, np.float32)
+    padded = np.concatenate([z, junk]), np.r_[y, [0] * 5], np.r_[[1] * 60, [0] * 5]
+    for options in ({"method": "temperature"}, {"score": "lac"}):
+        plain = model.uncertainty(z, y, **options)
+        sure = model.uncertainty(iter([padded]), **options)
+        np.testing.assert_allclose(sure.predict(z).mean, plain.predict(z).mean)
+        np.testing.assert_array_equal(sure.predict(z).sets, plain.predict(z).sets)
+        report = sure.report(iter([padded]))
+        assert report.rows == 60 and report.coverage == plain.report(z, y).coverage
+    nothing = (z, y, np.zeros(60))
+    with pytest.raises(DataError, match="no row counts"):
+        model.uncertainty(iter([nothing]), method="temperature")
+    with pytest.raises(ShapeError, match="one label for each row"):
+        model.uncertainty(z, y[:, None][:, [0, 0]], method="temperature")
+
+
+def test_masked_places_do_not_count():
+    z, y = draw(40, 2)
+    places = np.pad(z.reshape(10, 4, 2), ((0, 0), (0, 3), (0, 0)))
+    labels = np.pad(y.reshape(10, 4), ((0, 0), (0, 3)), constant_values=-1)
+    dense = layers.Dense(2, "softmax", kernel_initializer="identity")
+    stack = [exburn.Input((None, 2)), layers.Masking(), dense]
+    model = exburn.Sequential(stack)
+    flat = identity(2, "softmax")
+    sure = model.uncertainty(places, labels, method="vector")
+    plain = flat.uncertainty(z, y, method="vector")
+    np.testing.assert_allclose(sure.factors, plain.factors, rtol=1e-4)
+    report, expected = sure.report(places, labels), plain.report(z, y)
+    assert report.rows == expected.rows == 40
+    assert report.likelihood == pytest.approx(expected.likelihood, rel=1e-5)
+    assert report.coverage == expected.coverage
+    weights = np.ones((10, 7), int)
+    weights[:5] = 0
+    half = sure.report(iter([(places, labels, weights)]))
+    assert half.rows == 20
