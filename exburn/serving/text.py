@@ -295,6 +295,11 @@ class TextStream:
         ends = generation_defaults(self.model).end_tokens
         return read_stops(list(stop), self.tokenizer, True, ends)
 
+    @property
+    def longest_prompt(self) -> int:
+        """How many tokens a prompt may have."""
+        return self.max_prompt or max(self.limit - (self.max_tokens or 1), 1)
+
     def room(self, prompt: int, asked: int | None, usual: int | None = _TOKENS) -> int:
         """How many tokens are written behind a prompt, at most.
 
@@ -307,7 +312,7 @@ class TextStream:
         Raises:
             ArgumentError: The prompt is too long, or more are asked for than allowed.
         """
-        longest = self.max_prompt or max(self.limit - (self.max_tokens or 1), 1)
+        longest = self.longest_prompt
         if prompt > longest:
             raise ArgumentError(
                 _OP, f"the prompt may have {longest} tokens, it has {prompt}"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from exburn.errors import ArgumentError, DataError, MissingDependencyError
 from exburn.models.generation import generation_defaults
-from exburn.serving.http.failures import RequestFailure
+from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.openai.entries import Entries
 from exburn.serving.http.openai.tool_calls import call_form
 from exburn.serving.text import (
@@ -346,21 +347,22 @@ def questions_of(
     if call.is_chat:
         tools = [*call.tools] or None
         messages, variables = [*call.messages], dict(call.variables)
-        tokens, ends = stream.lay_out(messages, tools, variables)
+        with _told_of("messages"):
+            tokens, ends = stream.lay_out(messages, tools, variables)
         prompts = [tokens]
     else:
-        prompts = [_tokens_of(prompt, stream) for prompt in call.prompts]
+        with _told_of("prompt"):
+            prompts = [_tokens_of(prompt, stream) for prompt in call.prompts]
     constraint = _constraint_of(call, stream, ends)
     defaults = generation_defaults(stream.model)
     sampling = folder_sampling(defaults)
     if not defaults.do_sample:
         sampling["temperature"] = 1.0  # OpenAI's
-    usual = None if call.is_chat else _MOST_TOKENS
     questions: list[TextQuestion] = []
     for tokens in prompts:
         question = TextQuestion(
             tokens,
-            stream.room(len(tokens), call.max_tokens, usual),
+            _room(call, stream, len(tokens)),
             {**sampling, **call.sampling},
             stop=call.stop,
             ends=ends,
@@ -371,6 +373,32 @@ def questions_of(
         )
         questions += (_with_seed(question, row) for row in range(call.n))
     return questions
+
+
+def _room(call: TextCall, stream: TextStream, prompt: int) -> int:
+    """How many tokens are written behind a prompt, at most."""
+    entry = "messages" if call.is_chat else "prompt"
+    if prompt <= stream.longest_prompt:
+        entry = "max_tokens"
+    with _told_of(entry, "context_length_exceeded"):
+        usual = None if call.is_chat else _MOST_TOKENS
+        return stream.room(prompt, call.max_tokens, usual)
+
+
+@contextlib.contextmanager
+def _told_of(entry: str, code: str | None = None) -> Iterator[None]:
+    """What the block refuses is told of an entry.
+
+    Args:
+        code: The word for programs.
+    """
+    try:
+        yield
+    except (ArgumentError, DataError) as error:
+        failure = failure_of(error)
+        raise RequestFailure(
+            failure.status, failure.message, param=entry, code=code
+        ) from error
 
 
 def _with_seed(question: TextQuestion, row: int) -> TextQuestion:
@@ -404,5 +432,6 @@ def _tokens_of(prompt: Any, stream: TextStream) -> np.ndarray:
         return stream.encode(prompt)
     most = stream.tokenizer.vocabulary_size
     if max(prompt) >= most:
-        raise RequestFailure(400, f"prompt: token numbers are below {most}")
+        reason = f"prompt: token numbers are below {most}"
+        raise RequestFailure(400, reason, param="prompt")
     return np.asarray(prompt, np.int32)

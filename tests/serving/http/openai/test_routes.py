@@ -261,11 +261,11 @@ ERRORS = [
     ({"model": "gpt:none"}, openai.NotFoundError, "model_not_found"),
     ({"messages": []}, openai.BadRequestError, None),
     ({"n": 129}, openai.BadRequestError, None),
-    ({"max_tokens": 4000}, openai.BadRequestError, None),
+    ({"max_tokens": 4000}, openai.BadRequestError, "context_length_exceeded"),
     (
         {"messages": [{"role": "user", "content": "class " * 4000}]},
         openai.BadRequestError,
-        None,
+        "context_length_exceeded",
     ),
     ({"frequency_penalty": 1.0}, openai.BadRequestError, "unsupported_parameter"),
     ({"extra_body": {"best": 1}}, openai.BadRequestError, "unknown_parameter"),
@@ -280,8 +280,25 @@ def test_errors_have_the_clients_form(client, change, error, code):
     body = raised.value.body
     assert set(body) == {"message", "type", "param", "code"} and body["code"] == code
     assert len(body["message"]) <= 1000
+    assert body["param"] in (None, *change, *change.get("extra_body", ()))
+    if code == "context_length_exceeded":
+        assert body["param"] is not None
     if "user" in change:
         assert raised.value.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"prompt": "class " * 4000}, "context_length_exceeded"),
+        ({"prompt": ""}, None),
+        ({"prompt": [10**6]}, None),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_named(client, change, code):
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.completions.create(model="gpt", **change)
+    assert (raised.value.param, raised.value.code) == ("prompt", code)
 
 
 def test_a_key_is_needed(server):
