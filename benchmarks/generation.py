@@ -1,8 +1,8 @@
 """Tokens/s of decoders, GPT-2 or a Llama of 1B, beside Hugging Face's.
 
-    python benchmarks/generation.py [--model gpt2|llama-1b|tiny] [--batches 1,8,64]
-        [--weights float32|bfloat16|int8|int4] [--peers exburn,eager,compiled]
-        [--profile]
+    python benchmarks/generation.py [--model gpt2|llama-1b|llama-40m|tiny]
+        [--batches 1,8,64] [--weights float32|bfloat16|int8|int4]
+        [--peers exburn,eager,compiled] [--profile]
 
 All write 256 tokens greedily behind prompts of 128, with random weights of the same
 sizes. "exburn-plain" is exburn without kernels of its own. "eager" is ``transformers``
@@ -66,6 +66,7 @@ class Sizes:
 MODELS = {
     "gpt2": Sizes(50257, 12, 768, 12, 12, 3072),
     "llama-1b": Sizes(128256, 16, 2048, 32, 8, 8192),
+    "llama-40m": Sizes(32000, 8, 512, 8, 2, 1536),
     "tiny": Sizes(2000, 4, 128, 4, 2, 384),
 }
 #: Bytes of an entry, with its share of a scale.
