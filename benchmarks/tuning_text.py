@@ -21,7 +21,7 @@ QLoRA is ``--scheme nf4``, ``nf4-double`` or ``int4`` on ours, and bitsandbytes'
 with double quantization on theirs; embeddings and head stay in bfloat16 on both.
 
 Peak memory of ours is the allocator's ``peak_bytes_in_use`` in the process that trains,
-which reads quantized weights from a file that another process wrote; of theirs
+where one block is quantized and copied to the others; of theirs
 ``max_memory_allocated`` after ``reset_peak_memory_stats``, and ``reserved`` beside it.
 
 ``--equal`` trains a tiny model in float32 on the CPU for 50 steps on both sides, from
@@ -37,6 +37,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -81,7 +82,7 @@ def tokens_of(vocabulary: int, rows: int, length: int) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- ours
-def model_of(shape: str, dtype: str = "bfloat16") -> Any:
+def model_of(shape: str, dtype: str = "bfloat16", **sizes: Any) -> Any:
     """A model whose weights are drawn on the device, one after the other, by one
     program for all of a shape."""
     import jax
@@ -95,7 +96,7 @@ def model_of(shape: str, dtype: str = "bfloat16") -> Any:
 
     draw = jax.jit(normal, static_argnums=(1, 2))
     with keeping_specs():
-        model = Llama(**SHAPES[shape], dtype=dtype)
+        model = Llama(**SHAPES[shape] | sizes, dtype=dtype)
     for number, (path, weight, _) in enumerate(iter_weights(model)):
         spec = weight.get_raw_value()
         key = jax.random.fold_in(jax.random.key(0), number)
@@ -107,28 +108,28 @@ def model_of(shape: str, dtype: str = "bfloat16") -> Any:
     return model
 
 
-def quantized_file(shape: str, scheme: str, folder: Path) -> dict[str, float]:
-    """Writes the quantized model, for a process whose peak is that of training, and
-    returns the seconds of its parts."""
-    import jax
+def quantized_model(shape: str, scheme: str) -> Any:
+    """A quantized model, all of whose blocks have the weights of one: it takes no more
+    memory on its way than when it is there."""
+    import jax.numpy as jnp
 
+    from exburn.applications import Llama
+    from exburn.module.building import keeping_specs, place
     from exburn.module.traversal import iter_weights
     from exburn.quantizers import NF4QuantizationConfig
 
-    marks = [time.perf_counter()]
-
-    def mark(model: Any) -> None:
-        jax.block_until_ready([w.get_raw_value() for _, w, _ in iter_weights(model)])
-        marks.append(time.perf_counter())
-
-    mark(model := model_of(shape))
     double = NF4QuantizationConfig(double_quantization=True)
     mode: Any = {"config": double} if scheme == "nf4-double" else {"mode": scheme}
-    mark(model := model.quantize(**mode, filters=["block_*"]))
-    model.save(folder / f"{shape}-{scheme}.exburn")
-    mark(model)
-    seconds = np.diff(marks).tolist()
-    return dict(zip(("draw_s", "quantize_s", "save_s"), seconds, strict=True))
+    mode["filters"] = ["block_*"]
+    one = model_of(shape, layers=1).quantize(**mode)
+    values = {path: w.get_raw_value() for path, w, _ in iter_weights(one)}
+    with keeping_specs():
+        model = Llama(**SHAPES[shape], dtype="bfloat16").quantize(**mode)
+    for path, weight, _ in iter_weights(model):
+        value = values[re.sub(r"block_\d+", "block_0", path)]
+        weight.set_raw_value(jnp.copy(value) if "block_" in path else value)
+    place(model)
+    return model
 
 
 def train_ours(args: argparse.Namespace) -> dict[str, Any]:
@@ -139,8 +140,7 @@ def train_ours(args: argparse.Namespace) -> dict[str, Any]:
 
     begin = time.perf_counter()
     if args.kind == "qlora":
-        path = Path(args.folder) / f"{args.shape}-{args.scheme}.exburn"
-        model = exburn.saving.load_model(path)
+        model = quantized_model(args.shape, args.scheme)
     else:
         model = model_of(args.shape)
     if args.kind != "full":
@@ -195,9 +195,6 @@ def compare(args: argparse.Namespace) -> None:
     """All sides of all kinds, each line written as it comes."""
     for kind in args.kinds.split(","):
         args.kind = kind
-        if kind == "qlora" and "exburn" in args.sides:
-            made = run_side("exburn", args, "--quantize")
-            tell(args.out, {"side": "exburn", "kind": "quantize", **made})
         for side in args.sides.split(","):
             line = {"side": side, "kind": kind, "shape": args.shape, "rows": args.rows}
             line |= {"length": args.length, "remat": args.remat}
@@ -275,7 +272,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", default="")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child")
-    parser.add_argument("--quantize", action="store_true")
     args = parser.parse_args()
     args.rows = args.rows or ROWS[args.shape]
     args.steps = args.steps or STEPS[args.shape]
@@ -288,10 +284,6 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     if args.child:
-        if args.quantize:
-            made = quantized_file(args.shape, args.scheme, Path(args.folder))
-            print("RESULT " + json.dumps(made))
-            return
         print("RESULT " + json.dumps(train_ours(args)))
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -92,9 +92,10 @@ def in_four_bits(model: Any) -> Any:
             compute_dtype=torch.bfloat16,
             compress_statistics=True,
             quant_type="nf4",
+            device="meta",  # else the processor draws weights that nobody uses
         )
         new.weight = bnb.nn.Params4bit(
-            module.weight.data.cpu(),
+            module.weight.data,
             requires_grad=False,
             quant_type="nf4",
             compress_statistics=True,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from exburn.errors import ArgumentError
 
@@ -84,20 +85,32 @@ def pack_slot(values: jax.Array, signed: bool) -> EightBitSlot:
 
 def unpack_slot(slot: EightBitSlot, signed: bool) -> jax.Array:
     """The values of a slot."""
-    parts = jnp.asarray(dynamic_map(signed))[_blocks(slot.codes)]
+    parts = _look_up(dynamic_map(signed), _blocks(slot.codes))
     return _whole(parts * slot.scales[..., None], slot.codes.shape)
+
+
+def _look_up(table: np.ndarray, places: jax.Array) -> jax.Array:
+    """Entries of a table, all of whose places are there."""
+    return jnp.asarray(table).at[places].get(mode="promise_in_bounds")
 
 
 def _places(sizes: jax.Array, signed: bool) -> jax.Array:
     """Where numbers from 0 to 1 are among those above 0, from 1; 0 below them all."""
-    places = jnp.zeros(sizes.shape, jnp.int32)
-    for decade in range(_DECADES):
-        bins = 2 ** (decade + (not signed))
-        steps = (sizes * 10.0 ** (_DECADES - 1 - decade) - 0.1) * (bins / 0.9)
-        place = jnp.clip(jnp.floor(steps), 0, bins - 1).astype(jnp.int32)
-        first = bins if signed else bins - 1
-        least = 10.0 ** (decade - _DECADES)
-        places = jnp.where(sizes >= least, first + place, places)
+    decades = np.arange(_DECADES)
+    bins = 2 ** (decades + (not signed))
+    scales = (10.0 ** (_DECADES - 1 - decades)).astype(np.float32)
+    widths = (bins / 0.9).astype(np.float32)
+    least = 10.0 ** (decades - _DECADES)
+    # The decade of each; to look its numbers up makes less of a program than to compute
+    # the place in all decades.
+    decade = sum(
+        lax.convert_element_type(sizes >= n, jnp.int32) for n in least[1:].tolist()
+    )
+    steps = (sizes * _look_up(scales, decade) - 0.1) * _look_up(widths, decade)
+    many = lax.shift_left(jnp.int32(bins[0]), decade)
+    place = jnp.clip(jnp.floor(steps), 0, many - 1).astype(jnp.int32)
+    first = many if signed else many - 1
+    places = jnp.where(sizes >= least[0], first + place, 0)
     last = 128 if signed else 255  # a division by itself may give a little less than 1
     return jnp.where(sizes >= 1 - 0.45 / last, last, places)
 

@@ -50,9 +50,10 @@ def test_efficientnet_lite0_knows_two_photographs():
     scores = model.predict(np.stack(found).astype("float32"), verbose=0)
     assert scores.argmax(-1).tolist() == [698, 985]
     np.testing.assert_allclose(scores.max(-1), [0.315, 0.364], atol=1e-3)
+    # As torchvision resizes: 383 columns, where 383.7 were rounded to 384 above.
     scores = model.predict(model.preprocess(photographs), verbose=0)
     assert scores.argmax(-1).tolist() == [698, 985]
-    np.testing.assert_allclose(scores.max(-1), [0.315, 0.364], atol=0.02)
+    np.testing.assert_allclose(scores.max(-1), [0.298, 0.315], atol=1e-3)
     palace, dahlia = model.explain(model.preprocess(photographs), "gradcam").values
     assert palace[:, :4].sum() > 2 * palace[:, 4:].sum()  # it stands on the left
     assert dahlia[2:5, 2:5].mean() > 1.5 * dahlia.mean()

@@ -517,10 +517,11 @@ def outcomes(
         mesh: As of ``sweep``.
         **kind: Further arguments of ``make``.
     """
+    first = alone(subject, None, None, **kind)
     for option, values in subject.options.items():
         if only is not None and option not in only:
             continue
-        first, found = alone(subject, None, None, **kind), None
+        found = None
         for value in values:
             try:
                 own = alone(subject, option, value, **kind)
