@@ -103,9 +103,9 @@ def _places(sizes: jax.Array, signed: bool) -> jax.Array:
     least = 10.0 ** (decades - _DECADES)
     # The decade of each; to look its numbers up makes less of a program than to compute
     # the place in all decades.
-    decade = sum(
-        lax.convert_element_type(sizes >= n, jnp.int32) for n in least[1:].tolist()
-    )
+    decade = jnp.zeros(sizes.shape, jnp.int32)
+    for begin in least[1:].tolist():
+        decade += sizes >= begin
     steps = (sizes * _look_up(scales, decade) - 0.1) * _look_up(widths, decade)
     many = lax.shift_left(jnp.int32(bins[0]), decade)
     place = jnp.clip(jnp.floor(steps), 0, many - 1).astype(jnp.int32)
