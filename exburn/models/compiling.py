@@ -124,7 +124,8 @@ def compile(
         join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
             one, where the results are the same; ``"auto"`` chooses, 1: never.
         remat: ``"blocks"``: of equal blocks in a row (four or more) only what goes into
-            them is kept for the gradient, and the rest is computed again.
+            them is kept for the gradient, and the rest is computed again; where devices
+            divide positions, what attention gives is kept as well.
             ``"activations"``: the results of their matrix products, convolutions and
             attention are kept, too. On a GPU ``"offload"``: what goes into blocks waits
             in the host's memory. ``model.remat`` has single layers computed again.

@@ -11,7 +11,7 @@ from tests.distribution.devices import on_devices
 from tests.distribution.models import assert_close
 
 from exburn.layers.attention.scaled_dot_product import attend
-from exburn.runtime.blocks.rematerializing import remat_blocks
+from exburn.runtime.blocks.rematerializing import KINDS, remat_blocks
 from exburn.runtime.kernels import ring_attention as ring_module
 from exburn.runtime.kernels import ring_blocks
 from exburn.runtime.kernels.dispatch import device_part
@@ -65,9 +65,34 @@ def attend_as_cudnn(seen, query, key, value):
 
 def differentiate_as_cudnn(seen, query, key, value, log, out, slope):
     sides = (ring_blocks.Side(0, None),) * 2
-    mean = (out * slope).sum(-1).swapaxes(1, 2)
-    parts = query, key, value, *sides, log, mean, slope
+    parts = query, key, value, *sides, log, out, slope
     return ring_blocks.differentiate_block(seen, *parts)
+
+
+@on_devices
+def test_blocks_of_one_document_need_no_mask():
+    """Rows of 64 positions are four pieces on two devices; two documents share one."""
+    met = []
+
+    def count(seen, *arrays):
+        jax.debug.callback(lambda: met.append(seen))
+        return attend_as_cudnn(seen, *arrays)
+
+    *inputs, _ = arrays(64, 64)
+    run = functools.partial(ring_attention, causal=True, scale=0.3, cudnn=True)
+    compiled = jax.jit(lambda owners: run(*inputs, owners=owners))
+    for first, wanted in ((64, 10), (32, 6), (24, 4)):
+        owners = np.broadcast_to(np.arange(64) >= first, (2, 64)).astype("int32")
+        met.clear()
+        with (
+            in_force(make_distribution({"context": 2})),
+            unittest.mock.patch.object(ring_module, "attend_block_by_cudnn", count),
+        ):
+            out = compiled(owners)
+            jax.effects_barrier()
+        assert len(met) == wanted
+        mask = (owners[:, :, None] == owners[:, None])[:, None]
+        assert_close(out, attend(*inputs, mask=mask, causal=True, scale=0.3))
 
 
 def as_on_a_gpu():
@@ -102,10 +127,10 @@ def test_outputs_and_gradients(case, cudnn):
     assert_close(found, wanted)
 
 
-@pytest.mark.parametrize(("window", "turns"), [(4, 1), (9, 2), (32, 7)])
+@pytest.mark.parametrize(("window", "turns"), [(4, 1), (14, 3), (32, 6)])
 @on_devices
 def test_keys_go_no_further_than_a_causal_window(window, turns):
-    """Parts have four positions; the first block is a device's own."""
+    """Parts have four positions; the first block and the last are beside the loop."""
     options = {"causal": True, "window": window, "scale": 1.0}
     ring = functools.partial(ring_attention, **options)
     with in_force(make_distribution({"context": 8})):
@@ -113,23 +138,59 @@ def test_keys_go_no_further_than_a_causal_window(window, turns):
     assert max(map(int, re.findall(r"length=(\d+)", text))) == turns
 
 
-@on_devices
-def test_blocks_that_are_computed_again_keep_what_attention_gave():
-    """Equal blocks are found beside the first, whose input has no mesh yet."""
+def deep(x, factors):
+    """Equal blocks; the first's input has no mesh yet."""
+    for factor in factors:
+        x = x + ring_attention(x * factor, x, jax.numpy.sin(x), scale=1.0)
+    return x
 
-    def deep(x, factors):
-        for factor in factors:
-            x = x + ring_attention(x * factor, x, jax.numpy.sin(x), scale=1.0)
-        return x
 
-    def sends(kind):
-        run = deep if kind is None else remat_blocks(deep, kind)
-        slopes = jax.grad(lambda x, factors: run(x, factors).sum())
-        return str(jax.make_jaxpr(slopes)(x, [x, x, x, x])).count("ppermute")
+def slopes(kind, *arguments):
+    """Gradients by blocks that are computed again so."""
+    run = deep if kind is None else remat_blocks(deep, kind)
+    return jax.grad(lambda *arguments: (run(*arguments) ** 2).sum(), (0, 1))(*arguments)
 
+
+def inputs_and_factors():
     x = arrays(16, 16)[0]
+    return x, [x[:1, :1], x[1:, :1], x[:1, 1:2], x[1:, 1:2]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@on_devices
+def test_blocks_that_are_computed_again_keep_what_attention_gave(kind):
+    def sends(kind):
+        code = jax.make_jaxpr(functools.partial(slopes, kind))(*inputs_and_factors())
+        return str(code).count("ppermute")
+
+    with in_force(make_distribution({"context": 2})):
+        assert sends(kind) == sends(None)
+        if kind != "offload":
+            return
+        found, wanted = (
+            jax.jit(functools.partial(slopes, kind))(*inputs_and_factors())
+            for kind in (kind, None)
+        )
+    assert_close(found, wanted)
+
+
+@on_devices
+def test_a_block_waits_for_the_gradients_of_the_weights_behind_it():
+    def waits(learnt):
+        def loss(x, factors):  # a new function each time, whose trace JAX has not kept
+            for factor in factors:
+                x = x + jax.numpy.sin(jax.numpy.tanh(x) * factor)
+            return x.sum()
+
+        run = jax.grad(remat_blocks(loss), learnt)
+        found = jax.make_jaxpr(run)(*inputs_and_factors()).eqns
+        barriers = [e for e in found if e.primitive.name == "optimization_barrier"]
+        return [len(barrier.invars) for barrier in barriers]
+
+    assert waits((0, 1)) == []  # on one device nothing is hidden behind anything
     with in_force(make_distribution({"context": 4})):
-        assert sends("activations") == sends(None) < sends("blocks")
+        assert waits((0, 1)) == [1, 2, 2, 2]
+        assert waits((0,)) == [1, 1, 1, 1]  # frozen weights have none
 
 
 @on_devices

@@ -18,19 +18,25 @@ from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
+from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Literal
 
 from exburn.errors import ArgumentError
 from exburn.runtime.blocks.forms import function_of, variables
 from exburn.runtime.blocks.runs import LEAST_BLOCKS, BlockRun, find_runs
+from exburn.runtime.sharding.current import is_spread
 
 #: What ``remat_blocks`` keeps of a block: its inputs, on the device or on the host, or
-#: also its products.
+#: also its products. Of positions that devices divide, always what attention gives.
 KINDS = ("blocks", "activations", "offload")
 _INPUT = "exburn_block_input"
 _ATTENTION = "dot_product_attention_fwd"  # cuDNN's
 ATTENTION_OF_PARTS = "exburn_ring_attention"
-"""The name of what attention gives where devices divide the positions."""
+"""The name of what attention gives where devices divide the positions.
+
+It is as large as what goes into a block, and is kept with that: of rows so long it is
+most of the time to compute it again.
+"""
 _LEAST_TERMS = 128  # of a sum whose result is kept: shorter ones cost as little as adds
 
 
@@ -74,8 +80,10 @@ def remat_blocks(function: Callable, kind: str = "blocks") -> Callable[..., Any]
         for run in runs:
             _run(code, start, run.start, values, None)
             entries = _entries(code.eqns, run)
-            for block in range(run.blocks):
-                begin = run.start + block * run.length
+            begins = range(run.start, run.stop, run.length)
+            for block, begin in enumerate(begins):
+                if is_spread():
+                    _tie(run, block, entries[block], values)
                 _run(code, begin, begin + run.length, values, (entries[block], policy))
             start = run.stop
         _run(code, start, len(code.eqns), values, None)
@@ -88,12 +96,12 @@ def remat_blocks(function: Callable, kind: str = "blocks") -> Callable[..., Any]
 def _policy(kind: str) -> Any:
     """What of a block is kept, as a policy of ``jax.checkpoint``."""
     if kind == "blocks":
-        return jax.checkpoint_policies.nothing_saveable
+        return jax.checkpoint_policies.save_only_these_names(ATTENTION_OF_PARTS)
     if kind == "activations":
         return _keeps_products
     return jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
-        names_which_can_be_offloaded=[_INPUT],
+        names_which_can_be_offloaded=[_INPUT, ATTENTION_OF_PARTS],
         offload_src="device",
         offload_dst="pinned_host",
     )
@@ -124,6 +132,36 @@ def _entries(equations: list[Any], run: BlockRun) -> list[set[Any]]:
         }
         for block in range(run.blocks)
     ]
+
+
+def _tie(run: BlockRun, block: int, handed: set[Any], values: dict[Any, Any]) -> None:
+    """Has a block's gradient wait for those of the weights of the block behind it.
+
+    Where sums over devices are hidden behind other work, XLA computes the gradients of
+    all weights last, and until then keeps what they read of every block.
+    """
+    behind = [s.values[block + 1] for s in run.stacked if block + 1 < run.blocks]
+    known = [v for v in behind if not isinstance(v, Literal) and v in values]
+    tied = list(dict.fromkeys((*handed, *known)))
+    values.update(zip(tied, _together(*(values[v] for v in tied)), strict=True))
+
+
+@jax.custom_jvp
+def _together(*arrays: Any) -> tuple[Any, ...]:
+    """The arrays, whose gradients are there all at once, or none of them is."""
+    return arrays
+
+
+def _together_jvp(arrays: Any, tangents: Any) -> Any:
+    moved = [at for at, v in enumerate(tangents) if not isinstance(v, SymbolicZero)]
+    barred = jax.lax.optimization_barrier([tangents[at] for at in moved])
+    tangents = list(tangents)
+    for at, tangent in zip(moved, barred, strict=True):
+        tangents[at] = tangent
+    return arrays, tuple(tangents)
+
+
+_together.defjvp(_together_jvp, symbolic_zeros=True)
 
 
 def _run(

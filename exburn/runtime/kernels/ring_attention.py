@@ -45,6 +45,7 @@ from exburn.runtime.kernels.ring_blocks import (
 from exburn.runtime.sharding.current import sequence_division
 
 _CUDNN_UNIT = 8  # positions: blocks that cuDNN's kernel takes are multiples of it
+_TOGETHER = (Side(0, None),) * 2  # of blocks whose queries and keys begin together
 _BLIND, _UNREAD = -(2**30), 1 - 2**30  # owners: of queries and of keys without any
 
 
@@ -246,13 +247,9 @@ def _attend_part(ring: Ring, query, key, value, owns=None, read=None):
     log = jnp.full((query.shape[0], query.shape[2], query.shape[1]), LOWEST, wide)
 
     def meet(step, read_so_far, other):
-        def block(kind, q, k, read_so_far):
+        def block(form, q, k, read_so_far):
             out, log = read_so_far
-            parts = own.block(step, q, k, (query, owns), other)
-            if kind == "masked":
-                new, sums = attend_block(ring.seen, *parts)
-            else:
-                new, sums = attend_block_by_cudnn(own.kind_seen(kind), *parts[:3])
+            new, sums = own.attend(form, *own.block(step, q, k, (query, owns), other))
             before = own.piece(log, q, 2)
             total = jnp.logaddexp(before, sums)
             old = own.piece(out, q, 1) * _weight(before, total)
@@ -263,12 +260,14 @@ def _attend_part(ring: Ring, query, key, value, owns=None, read=None):
 
     def turn(carry, step):
         read_so_far, other = carry
-        after = own.send(other)
-        return (meet(step, read_so_far, other), after), None
+        return (meet(step, read_so_far, other), own.send(other)), None
 
-    other, steps = (key, value, read), ring.steps(key.shape[1])
-    carry, _ = lax.scan(turn, ((out, log), other), jnp.arange(steps - 1))
-    out, log = meet(steps - 1, *carry)
+    steps = ring.steps(key.shape[1])
+    carry, _ = turn(((out, log), (key, value, read)), 0)
+    (out, log), _ = carry
+    if steps > 1:
+        carry, _ = lax.scan(turn, carry, jnp.arange(1, steps - 1))
+        out, log = meet(steps - 1, *carry)
     return own.leave(out.astype(query.dtype), 1), own.leave(log, 2)
 
 
@@ -279,21 +278,16 @@ def _differentiate_part(ring: Ring, out, log, slope, query, key, value, *owners)
         own.enter, (out, slope, query, key, value, owns, read)
     )
     log = own.enter(log, 2)
-    mean = (out.astype(log.dtype) * slope.astype(log.dtype)).sum(-1).swapaxes(1, 2)
     zeros = tuple(jnp.zeros(x.shape, log.dtype) for x in (query, key, value))
 
     def turn(carry, step):
         query_slope, other, slopes = carry
 
-        def block(kind, q, k, gradients):
+        def block(form, q, k, gradients):
             parts = own.block(step, q, k, (query, owns), other)
-            sums, at = own.piece(log, q, 2), own.piece(slope, q, 1)
-            if kind == "masked":
-                means = own.piece(mean, q, 2)
-                new = differentiate_block(ring.seen, *parts, sums, means, at)
-            else:
-                seen, outs = own.kind_seen(kind), own.piece(out, q, 1)
-                new = differentiate_block_by_cudnn(seen, *parts[:3], sums, outs, at)
+            sums = own.piece(log, q, 2)
+            beside = sums, own.piece(out, q, 1), own.piece(slope, q, 1)
+            new = own.differentiate(form, *parts, *beside)
             pairs = zip(gradients, new, (q, k, k), strict=True)
             return tuple(own.add(old, x, at, 1) for old, x, at in pairs)
 
@@ -301,8 +295,9 @@ def _differentiate_part(ring: Ring, out, log, slope, query, key, value, *owners)
         gradients = own.each_block(step, block, gradients, owns, other[2])
         return (gradients[0], own.send(other), own.send(gradients[1:])), None
 
-    carry, steps = (zeros[0], (key, value, read), zeros[1:]), ring.steps(key.shape[1])
-    (query_slope, _, slopes), _ = lax.scan(turn, carry, jnp.arange(steps))
+    carry, _ = turn((zeros[0], (key, value, read), zeros[1:]), 0)
+    steps = ring.steps(key.shape[1])
+    (query_slope, _, slopes), _ = lax.scan(turn, carry, jnp.arange(1, steps))
     slopes = own.send(slopes, ring.size - steps)  # home
     both = zip((query_slope, *slopes), (query, key, value), strict=True)
     return tuple(own.leave(x.astype(like.dtype), 1) for x, like in both)
@@ -362,31 +357,31 @@ class _Turn:
         places = [(at, (at + times) % size) for at in range(size)]
         return jax.tree.map(lambda x: lax.ppermute(x, self.ring.axis, places), tree)
 
-    def piece(self, x, at: int, axis: int):
+    def piece(self, x, at: Any, axis: int):
         """One of the pieces of an array of this device."""
         size = x.shape[axis] // self.count
-        return lax.slice_in_dim(x, at * size, (at + 1) * size, axis=axis)
+        return lax.dynamic_slice_in_dim(x, at * size, size, axis)
 
-    def put(self, x, new, at: int, axis: int):
+    def put(self, x, new, at: Any, axis: int):
         """An array of this device with a new piece."""
         return lax.dynamic_update_slice_in_dim(x, new, at * new.shape[axis], axis)
 
-    def add(self, x, new, at: int, axis: int):
+    def add(self, x, new, at: Any, axis: int):
         return self.put(x, self.piece(x, at, axis) + new, at, axis)
 
     # ------------------------------------------------------------------ blocks
-    def _start(self, place, at: int, size: int):
-        """The position of the first of a piece of a device."""
-        if not self.ring.zigzag:
-            return place * size
-        return size * (place if at == 0 else 2 * self.ring.size - 1 - place)
+    def _starts(self, step, q: Any, k: Any):
+        """The positions of the first query and the first key of a block."""
 
-    def _starts(self, step, q: int, k: int):
+        def start(place, at, size):
+            if not self.ring.zigzag:
+                return place * size
+            return size * jnp.where(at == 0, place, 2 * self.ring.size - 1 - place)
+
         other = (self.place - step) % self.ring.size
-        queries = self._start(self.place, q, self.targets)
-        return queries, self._start(other, k, self.sources)
+        return start(self.place, q, self.targets), start(other, k, self.sources)
 
-    def block(self, step, q: int, k: int, own, other):
+    def block(self, step, q: Any, k: Any, own, other):
         """Query, key, value and both sides of a block."""
         (query, owns), (key, value, read) = own, other
         first, start = self._starts(step, q, k)
@@ -395,52 +390,86 @@ class _Turn:
         arrays = self.piece(query, q, 1), self.piece(key, k, 1), self.piece(value, k, 1)
         return *arrays, Side(first, owns), Side(start, read)
 
-    def kind_seen(self, kind: str) -> Seen:
-        """What is seen in a block that cuDNN takes."""
-        if kind == "diagonal":
-            return self.ring.seen
-        return self.ring.seen._replace(causal=False, window=None)
+    def attend(self, form: str, query, key, value, *sides):
+        """`attend_block` in one of the forms of a block: see `each_block`."""
+        if form == "masked":
+            return attend_block(self.ring.seen, query, key, value, *sides)
+        seen = self._visible(form)
+        if self.ring.cudnn:
+            return attend_block_by_cudnn(seen, query, key, value)
+        return attend_block(seen, query, key, value, *_TOGETHER)
+
+    def differentiate(self, form: str, query, key, value, *beside):
+        """`differentiate_block` in one of the forms of a block."""
+        *sides, log, out, slope = beside
+        seen, arrays = self._visible(form), (query, key, value)
+        if self.ring.cudnn and form != "masked":
+            return differentiate_block_by_cudnn(seen, *arrays, log, out, slope)
+        sides = sides if form == "masked" else _TOGETHER
+        return differentiate_block(seen, *arrays, *sides, log, out, slope)
+
+    def _visible(self, form: str) -> Seen:
+        """What is seen in a block of a form."""
+        if form == "whole":
+            return self.ring.seen._replace(causal=False, window=None)
+        return self.ring.seen
 
     def each_block(self, step, block, carry, owns, read):
-        """The carry after all blocks of a step that some query sees."""
-        for q in range(self.count):
-            for k in range(q + 1 if self.ring.zigzag else self.count):
-                forms = {"skipped": lambda carry: carry}
-                for kind in self._kinds(owns is not None):
-                    forms[kind] = functools.partial(block, kind, q, k)
-                sides = (None, None)
-                if owns is not None:
-                    sides = self.piece(owns, q, 1), self.piece(read, k, 1)
-                conditions = self._conditions(step, q, k, *sides)
-                names = list(forms)
-                number = np.int32(0)
-                for name in names[1:]:  # later ones are better where they hold
-                    number = jnp.where(conditions[name], names.index(name), number)
-                carry = lax.switch(number, list(forms.values()), carry)
+        """The carry after all blocks of a step that some query sees.
+
+        Blocks are "whole", where each query sees each key; "diagonal", where queries
+        and keys begin together; or "masked".
+        """
+        for q, k, form in self._blocks(step):
+            if form is not None and owns is None:
+                carry = block(form, q, k, carry)
+                continue
+            sides = (None, None)
+            if owns is not None:
+                sides = self.piece(owns, q, 1), self.piece(read, k, 1)
+            some, better = self._conditions(step, q, k, form, *sides)
+            number = jnp.where(better, 2, jnp.where(some, 1, 0))
+            forms = [
+                functools.partial(block, form, q, k)
+                for form in ("masked", form or "whole")
+            ]
+            carry = lax.switch(number, [lambda carry: carry, *forms], carry)
         return carry
 
-    def _kinds(self, has_owners: bool) -> list[str]:
-        """How blocks can be computed."""
+    def _blocks(self, step) -> list[tuple[Any, Any, str | None]]:
+        """Which pieces meet, and in which form, if positions alone say so."""
         seen = self.ring.seen
-        if has_owners or not self.ring.cudnn:
-            return ["masked"]
-        if not seen.causal:
-            return ["whole"] if seen.window is None else ["masked", "whole"]
-        between = [] if seen.window is None else ["masked"]
-        return [*between, "whole", "diagonal"]
+        own = isinstance(step, int) and step == 0
+        if self.ring.zigzag:
+            if own:
+                return [(0, 0, "diagonal"), (1, 0, "whole"), (1, 1, "diagonal")]
+            # The late piece sees all of each early one; beside that one piece sees the
+            # other device's of its kind: early ones have their order, late ones not.
+            late = jnp.where((self.place - step) % self.ring.size > self.place, 1, 0)
+            return [(1, 0, "whole"), (late, late, "whole")]
+        if seen.window is None:
+            return [(0, 0, "whole")]
+        return [(0, 0, "diagonal" if own and seen.causal else None)]
 
-    def _conditions(self, step, q: int, k: int, owns, read) -> dict[str, Any]:
-        """Whether a block may be computed in each way."""
-        seen, (first, start) = self.ring.seen, self._starts(step, q, k)
-        last, stop = first + self.targets - 1, start + self.sources - 1
-        some = whole = np.bool_(True)
-        if seen.causal:
-            some, whole = start <= last, stop <= first
-        if seen.window is not None:
-            far = jnp.maximum(first - stop, start - last)
-            some &= far < seen.window
-            whole &= jnp.maximum(last - start, stop - first) < seen.window
+    def _conditions(self, step, q, k, form, owns, read) -> tuple[Any, Any]:
+        """Whether some query sees a key, and whether no mask is needed for a form."""
+        some = better = np.bool_(True)
+        if form is None:
+            some, better = self._near(*self._starts(step, q, k))
         if owns is not None:
-            some &= (owns.min() <= read.max()) & (read.min() <= owns.max())
-        diagonal = (first == start) & some
-        return {"masked": some, "whole": whole, "diagonal": diagonal}
+            lows, highs = owns.min(1), owns.max(1)
+            others, tops = read.min(1), read.max(1)
+            some &= ((lows <= tops) & (others <= highs)).any()
+            better &= ((lows == tops) & (others == highs) & (lows == highs)).all()
+        return some, better
+
+    def _near(self, first, start) -> tuple[Any, Any]:
+        """Whether some query is near enough to a key, and whether all are to all."""
+        causal, window = self.ring.seen.causal, self.ring.seen.window
+        assert window is not None  # else positions alone say it
+        last, stop = first + self.targets - 1, start + self.sources - 1
+        some = jnp.maximum(first - stop, start - last) < window
+        whole = jnp.maximum(last - start, stop - first) < window
+        if causal:
+            some, whole = some & (start <= last), whole & (stop <= first)
+        return some, whole

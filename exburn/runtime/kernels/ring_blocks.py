@@ -99,19 +99,20 @@ def attend_block(seen: Seen, query, key, value, queries: Side, keys: Side):
 
 
 def differentiate_block(
-    seen: Seen, query, key, value, queries: Side, keys: Side, log, mean, slope
+    seen: Seen, query, key, value, queries: Side, keys: Side, log, out, slope
 ):
     """Gradients of attention over all blocks with respect to one.
 
     Args:
         log: ``[batch, heads, targets]``: the log over all blocks.
-        mean: ``[batch, heads, targets]``: the sum of outputs times their gradients.
-        slope: ``[batch, targets, heads, size]``: the gradient of the outputs.
+        out: ``[batch, targets, heads, size]``: the output over all blocks.
+        slope: Its gradient.
 
     Returns:
         The gradients of query, key and value, in float32 at least.
     """
     wide = log.dtype
+    mean = (out.astype(wide) * slope.astype(wide)).sum(-1).swapaxes(1, 2)
 
     def differentiate(carry, piece):
         (query, queries), log, mean, slope = piece
@@ -222,7 +223,7 @@ def attend_block_by_cudnn(seen: Seen, query, key, value):
 
 
 def differentiate_block_by_cudnn(seen: Seen, query, key, value, log, out, slope):
-    """As `differentiate_block`; ``out`` is the output over all blocks."""
+    """As `differentiate_block`, by positions alone."""
     _, call = _cudnn_calls(seen, *map(_spec, (query, key, value)))
     primitive, params, rest = call
     beside = log, out, slope.astype(out.dtype)
