@@ -79,7 +79,11 @@ class TextConstraint:
         make: Callable[[], Any] | None = None,
     ):
         self._vocabulary, self._first, self._make = vocabulary, matcher, make
-        self._ends = np.array(sorted(set(ends)), np.int64)
+        self._ends = frozenset(ends)
+        self._end_bits: dict[int, np.uint32] = {}  # by words of a mask
+        for end in self._ends:
+            bits = self._end_bits.get(end // 32, np.uint32(0))
+            self._end_bits[end // 32] = bits | np.uint32(1 << end % 32)
         self.vocabulary_size = len(vocabulary.tokens.tokens)
 
     @classmethod
@@ -250,24 +254,25 @@ class Matcher:
         """
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
         self._check()
-        size, ends = self._constraint.vocabulary_size, self._constraint._ends
+        size = self._constraint.vocabulary_size
         if out is None:
             out = np.zeros(-(-size // 32), np.uint32)
         words = min(len(out), len(bits))
         out[:words], out[words:] = bits[:words], 0
-        ends = ends[ends < 32 * len(out)]
-        places = np.left_shift(np.uint32(1), (ends % 32).astype(np.uint32))
-        np.bitwise_and.at(out, ends // 32, ~places)
+        ends = self._constraint._end_bits.items()
+        ends = [(word, bits) for word, bits in ends if word < len(out)]
+        for word, bits in ends:
+            out[word] &= ~bits
         if size < 32 * len(out):  # the bit of the package's own end
             out[size // 32] &= ~np.uint32(1 << size % 32)
-        complete = self.complete
-        if not out.any() and not complete:
+        complete, is_empty = self.complete, not out.any()
+        if is_empty and not complete:
             raise DataError(
                 _OP, "the tokenizer has no token that the form allows to come next"
             )
-        self.closed = not out.any()
-        if complete:
-            np.bitwise_or.at(out, ends // 32, places)
+        self.closed = is_empty
+        for word, bits in ends if complete else ():
+            out[word] |= bits
         return out
 
     def accept(self, token: int) -> None:
