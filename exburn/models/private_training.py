@@ -208,11 +208,17 @@ def privacy_from_config(config: Mapping[str, Any]) -> Privacy:
 
 
 def _refusal(op: str, what: str) -> ArgumentError:
+    hint = f"Leave out {what}, or privacy=."
+    if "gradients" in what:
+        hint += (
+            " batch_size may have all rows of an update: they are taken in turns that "
+            "fit in memory."
+        )
     return ArgumentError(
         op,
         f"{what} cannot be combined with privacy=: DP-SGD draws rows at random, and "
         "clips the gradient of each row by itself",
-        hint=f"Leave out {what}, or privacy=.",
+        hint=hint,
     )
 
 

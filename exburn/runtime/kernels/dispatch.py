@@ -85,11 +85,15 @@ def why_not(beside_features: bool = False) -> str | None:
         return f"the device is a {platform}"
     if is_spread() and _division(beside_features) is None:
         return "the arrays lie on several devices, which divide more than the batch"
-    capability = getattr(jax.devices()[0], "compute_capability", "")
-    is_number = capability.replace(".", "", 1).isdigit()
-    if not is_number or float(capability) < 8:
+    if not is_ampere():
         return "the GPU is none of NVIDIA's, or older than Ampere"
     return None if _has_triton() else "this version of JAX has no Triton kernels"
+
+
+def is_ampere() -> bool:
+    """Whether the first device is a GPU of NVIDIA's, from Ampere (2020) on."""
+    capability = getattr(jax.devices()[0], "compute_capability", "")
+    return capability.replace(".", "", 1).isdigit() and float(capability) >= 8
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from exburn.core.random_keys import path_hash
 
-_BYTES = 256 << 20  # of the gradients of the rows that are computed together
+_BYTES = 1280 << 20  # of what is kept of the rows that are computed together
+_PIECE = 1 << 20  # numbers whose noise is drawn together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +37,37 @@ class Mechanism:
 
         def one(name: str, value: jax.Array) -> jax.Array:
             own = jax.random.fold_in(key, path_hash(name))
-            noise = jax.random.normal(own, value.shape, jnp.float32)
-            return (value + self.noise * self.clip * noise) / self.rows
+            return add_noise(value, self.noise * self.clip, own) / self.rows
 
         return {name: one(name, value) for name, value in sums.items()}
+
+
+def add_noise(values: jax.Array, spread: float, key: jax.Array) -> jax.Array:
+    """Values with normal noise, which is drawn for some of them after others.
+
+    Random bits and what they are made of take several times the memory of the noise.
+
+    Args:
+        spread: Standard deviation of the noise.
+    """
+
+    def some(values: jax.Array, key: jax.Array) -> jax.Array:
+        return values + spread * jax.random.normal(key, values.shape, jnp.float32)
+
+    pieces = values.size // _PIECE
+    if values.size <= _PIECE:
+        return some(values, key)
+
+    def body(number: jax.Array, flat: jax.Array) -> jax.Array:
+        begin, own = number * _PIECE, jax.random.fold_in(key, number)
+        piece = some(jax.lax.dynamic_slice(flat, (begin,), (_PIECE,)), own)
+        return jax.lax.dynamic_update_slice(flat, piece, (begin,))
+
+    flat = jax.lax.fori_loop(0, pieces, body, values.reshape(-1))
+    if pieces * _PIECE < values.size:
+        rest = some(flat[pieces * _PIECE :], jax.random.fold_in(key, pieces))
+        flat = flat.at[pieces * _PIECE :].set(rest)
+    return flat.reshape(values.shape)
 
 
 def clipped_sum(gradients: Any, clip: float, mask: Any = None) -> Any:
@@ -143,7 +171,10 @@ def sum_over_turns(
     row_bytes: int,
     parts: int = 1,
 ) -> tuple[Any, Any]:
-    """The sum over a batch, some rows after others.
+    """The sum over a batch, some rows after others, in as few turns as memory allows.
+
+    A turn without rows that count is left out: batches have room for more than is
+    drawn.
 
     Args:
         turn: ``sums, seen = turn(rows, mask, numbers)`` of some rows, and their numbers
@@ -179,12 +210,15 @@ def sum_over_turns(
         in_turns(mask, "constant"),
         in_turns(jnp.arange(rows)),
     )
-    shapes = jax.eval_shape(turn, *jax.tree.map(lambda v: v[0], items))[0]
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    shapes = jax.eval_shape(turn, *jax.tree.map(lambda v: v[0], items))
+    zeros, unseen = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def body(sums: Any, item: Any) -> tuple[Any, Any]:
-        more, seen = turn(*item)
-        return jax.tree.map(jnp.add, sums, more), seen
+        def work() -> tuple[Any, Any]:
+            more, seen = turn(*item)
+            return jax.tree.map(jnp.add, sums, more), seen
+
+        return jax.lax.cond(jnp.any(item[1]), work, lambda: (sums, unseen))
 
     sums, seen = jax.lax.scan(body, zeros, items)
     return sums, jax.tree.map(in_order, seen)

@@ -10,16 +10,24 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
-from exburn.training.privacy.ghost_norms import NORMS, computes
+from exburn.training.privacy.ghost_norms import (
+    DTYPES,
+    NORMS,
+    computes,
+    convolution_gradient,
+    has_few_positions,
+)
 
 _CALLS = "jit", "pjit"
-_VIEWS = frozenset(["reshape", "transpose", "squeeze", "concatenate"])
+_CAST = "convert_element_type"
+_VIEWS = frozenset(["reshape", "transpose", "squeeze", "concatenate", _CAST])
 
 Values = dict[Any, Any]
 
@@ -33,7 +41,9 @@ class Product:
         place: Number of the equation in the program.
         at: Place of the weight among the operands.
         views: The equations that make the operand of the weights.
-        saves: Whether input and output are smaller than the weights.
+        saves: Whether input and output are smaller than the weights, and so is what
+            tells the norm.
+        convolves: Whether it is a convolution.
     """
 
     names: tuple[str, ...]
@@ -41,6 +51,7 @@ class Product:
     at: int
     views: tuple[Any, ...]
     saves: bool
+    convolves: bool
 
 
 class RowProgram:
@@ -72,6 +83,15 @@ class RowProgram:
         """Keeps the products that are chosen."""
         self.products = [product for product in self.products if choose(product)]
 
+    def count_numbers(self) -> int:
+        """Numbers of the inputs and outputs of the products."""
+        equations = self._code.jaxpr.eqns
+        return sum(
+            equations[p.place].invars[1 - p.at].aval.size
+            + equations[p.place].outvars[0].aval.size
+            for p in self.products
+        )
+
     def slopes(self) -> list[jax.Array]:
         """Zeros for the output of each product, by which to differentiate."""
         outputs = (self._code.jaxpr.eqns[p.place].outvars[0] for p in self.products)
@@ -100,40 +120,72 @@ class RowProgram:
             values.update(zip(equation.outvars, results, strict=True))
         return _read(values, jaxpr.outvars), inputs
 
-    def squares(self, number: int, x: jax.Array, slope: jax.Array) -> jax.Array:
+    def squares(self, product: Product, x: jax.Array, slope: jax.Array) -> jax.Array:
         """Squared norm of a product's gradient for one row.
 
         Args:
             x, slope: The input of the product, and the gradient of its output.
         """
-        product = self.products[number]
         equation = self._code.jaxpr.eqns[product.place]
         return NORMS[equation.primitive.name](equation, product.at, x, slope)
 
-    def gradient(
-        self, number: int, weights: Mapping[str, Any], x: jax.Array, slope: jax.Array
+    def gradient_of_row(
+        self,
+        product: Product,
+        weights: Mapping[str, Any],
+        x: jax.Array,
+        slope: jax.Array,
     ) -> dict[str, jax.Array]:
-        """The gradient of a product's weights, summed over rows.
+        """The gradient of a convolution's weights for one row, in float32.
+
+        Args:
+            x, slope: As of ``squares``.
+        """
+        equation = self._code.jaxpr.eqns[product.place]
+        gradient = convolution_gradient(equation, product.at, x, slope)
+        operand = partial(self._operand, product)
+        (gradient,) = jax.linear_transpose(operand, _own(product, weights))(gradient)
+        return gradient
+
+    def gradient(
+        self,
+        product: Product,
+        weights: Mapping[str, Any],
+        x: jax.Array,
+        slope: jax.Array,
+    ) -> dict[str, jax.Array]:
+        """The gradient of a product's weights, summed over rows, in float32.
 
         Args:
             x, slope: As of ``squares``, of many rows: ``[rows, …]``.
         """
-        product = self.products[number]
         equation = self._code.jaxpr.eqns[product.place]
-        own = {name: weights[name] for name in product.names}
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            x = x.astype(jnp.float32)
 
         def multiply(own: Mapping[str, Any], x: jax.Array) -> jax.Array:
-            values = {self._weights[name]: value for name, value in own.items()}
-            for view in product.views:
-                results = run_equation(view, _read(values, view.invars))
-                values.update(zip(view.outvars, results, strict=True))
-            weight = values[equation.invars[product.at]]
+            weight = self._operand(product, own)
             operands = (weight, x) if product.at == 0 else (x, weight)
-            return run_equation(equation, operands)[0]
+            return run_equation(equation, operands, jnp.float32)[0]
 
         rows = jax.vmap(multiply, (None, 0))
+        own = _own(product, weights)
         (gradient,) = jax.linear_transpose(lambda own: rows(own, x), own)(slope)
         return gradient
+
+    def _operand(self, product: Product, own: Mapping[str, Any]) -> Any:
+        """What a product multiplies, made of its weights, without rounding them."""
+        values = {self._weights[name]: value for name, value in own.items()}
+        for view in product.views:
+            results = _read(values, view.invars)
+            if view.primitive.name != _CAST:
+                results = run_equation(view, results)
+            values.update(zip(view.outvars, results, strict=True))
+        return values[self._code.jaxpr.eqns[product.place].invars[product.at]]
+
+
+def _own(product: Product, weights: Mapping[str, Any]) -> dict[str, jax.Array]:
+    return {name: weights[name].astype(jnp.float32) for name in product.names}
 
 
 def find_products(
@@ -158,7 +210,7 @@ def find_products(
             one and uses[v] > 1 for one, v in zip(read, equation.invars, strict=True)
         ):
             continue
-        if all(read) and equation.primitive.name in _VIEWS:
+        if all(read) and is_view(equation):
             names = tuple(name for one in read if one for name in one[0])
             views = tuple(view for one in read if one for view in one[1])
             origins[equation.outvars[0]] = names, (*views, equation)
@@ -168,13 +220,30 @@ def find_products(
             if origin and computes(equation, at):
                 weight, x = equation.invars[at].aval, equation.invars[1 - at].aval
                 saves = x.size + equation.outvars[0].aval.size < weight.size
-                products.append(Product(origin[0], place, at, origin[1], saves))
+                convolves = equation.primitive.name == "conv_general_dilated"
+                saves = saves and (not convolves or has_few_positions(equation, at))
+                how = saves, convolves
+                products.append(Product(origin[0], place, at, origin[1], *how))
     return products
 
 
-def run_equation(equation: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of an equation."""
+def is_view(equation: Any) -> bool:
+    """Whether the result has the numbers of weights, in another form."""
+    name, dtype = equation.primitive.name, equation.outvars[0].aval.dtype
+    return name in _VIEWS and dtype in DTYPES
+
+
+def run_equation(
+    equation: Any, operands: Sequence[Any], dtype: Any = None
+) -> list[Any]:
+    """The results of an equation.
+
+    Args:
+        dtype: That of a product, in the place of its own.
+    """
     params = equation.primitive.get_bind_params(equation.params)
+    if dtype is not None and "preferred_element_type" in params:
+        params = {**params, "preferred_element_type": jnp.dtype(dtype)}
     results = equation.primitive.bind(*operands, **params)
     return list(results) if equation.primitive.multiple_results else [results]
 
@@ -208,7 +277,7 @@ def _open_calls(closed: ClosedJaxpr, count: int) -> ClosedJaxpr:
                 touched |= {var for var, result in outer if result in marks}
             else:
                 results = run_equation(equation, operands)
-                if equation.primitive.name in _VIEWS and any(
+                if is_view(equation) and any(
                     v in touched for v in equation.invars if not isinstance(v, Literal)
                 ):
                     touched |= {*equation.outvars}

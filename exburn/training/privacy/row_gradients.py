@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -123,7 +124,6 @@ class RowLosses:
     """
 
     def __init__(self, loss: Callable, params: dict[str, Any], batch: Any, norms: str):
-        self._loss, self._row_bytes = loss, 0
         row = jax.tree.map(lambda v: v[0], batch), jnp.int32(0)
         self._others = jax.tree.structure(row)
         names = [*params]
@@ -135,14 +135,16 @@ class RowLosses:
         weights, others = [*params.values()], jax.tree.leaves(row)
         closed, shapes = jax.make_jaxpr(flat, return_shape=True)(weights, others)
         self._outputs = jax.tree.structure(shapes)
-        wanted = set() if norms == ROWS else {*names}
-        self._program = RowProgram(closed, names, wanted)
-        if norms == "auto":
-            self._program.keep(lambda product: product.saves)
-        ghosts = {n for p in self._program.products for n in p.names}
+        self._program = RowProgram(closed, names, {*names})
+        found = self._program.products
+        saving = [p for p in found if norms == GHOST or (norms == "auto" and p.saves)]
+        self._ghostly = {p.place for p in saving}
+        self._program.keep(lambda p: p.place in self._ghostly or p.convolves)
+        ghosts = {n for p in saving for n in p.names}
+        self._whole = {*names} - {n for p in self._program.products for n in p.names}
         self.kinds = {name: GHOST if name in ghosts else ROWS for name in names}
         numbers = sum(math.prod(params[n].shape) for n in names if n not in ghosts)
-        self._row_bytes = 4 * numbers
+        self._row_bytes = 4 * (numbers + self._program.count_numbers())
 
     def clipped_sums(
         self,
@@ -160,7 +162,7 @@ class RowLosses:
             parts: Devices that the rows are divided over.
         """
         program = self._program
-        whole = {n: v for n, v in params.items() if self.kinds[n] == ROWS}
+        whole = {n: v for n, v in params.items() if n in self._whole}
 
         def differentiate(row: Any, number: Any) -> Any:
             others = jax.tree.leaves((row, number))
@@ -178,16 +180,22 @@ class RowLosses:
             every = jax.vmap(differentiate)(part, numbers)
             seen, inputs, gradients, slopes = every
             squares = jnp.zeros(len(counts), jnp.float32)
-            for number, pair in enumerate(zip(inputs, slopes, strict=True)):
-                squares += jax.vmap(lambda x, g, n=number: program.squares(n, x, g))(
-                    *pair
-                )
+            pairs = list(zip(program.products, inputs, slopes, strict=True))
+            for product, *pair in pairs:
+                if product.place in self._ghostly:
+                    squares += jax.vmap(partial(program.squares, product))(*pair)
+                else:
+                    make = partial(program.gradient_of_row, product, params)
+                    gradients |= jax.vmap(make)(*pair)
             factors = clip_factors(gradients, clip, counts, squares)
             sums = {n: weighted_sum(g, factors) for n, g in gradients.items()}
-            for number, (x, slope) in enumerate(zip(inputs, slopes, strict=True)):
+            for product, x, slope in pairs:
+                if product.place not in self._ghostly:
+                    continue
                 if jnp.issubdtype(x.dtype, jnp.floating):
                     x = weigh(x, jnp.sign(factors))
-                sums |= program.gradient(number, params, x, weigh(slope, factors))
+                slope = weigh(slope.astype(jnp.float32), factors)
+                sums |= program.gradient(product, params, x, slope)
             return sums, seen
 
         sums, seen = sum_over_turns(turn, batch, mask, self._row_bytes, parts)

@@ -1,5 +1,6 @@
 """Clipped sums, beside opacus, and what one row can change of them."""
 
+import itertools
 from pathlib import Path
 
 import jax
@@ -8,7 +9,13 @@ import numpy as np
 import pytest
 
 from exburn.training.privacy import clipping
-from exburn.training.privacy.clipping import Mechanism, clipped_sum, sum_over_rows
+from exburn.training.privacy.clipping import (
+    Mechanism,
+    add_noise,
+    clipped_sum,
+    sum_over_rows,
+    sum_over_turns,
+)
 
 RECORDED = Path(__file__).parents[2] / "insight" / "recorded" / "privacy.npz"
 
@@ -68,6 +75,43 @@ def test_rows_that_fill_up_count_for_nothing():
     np.testing.assert_allclose(clipped_sum(rows, 2.0, mask)["w"], [1.0, 2.0])
     none = clipped_sum(rows, 2.0, jnp.zeros(3, bool))
     np.testing.assert_array_equal(none["w"], [0.0, 0.0])
+
+
+def test_turns_without_rows_are_left_out(monkeypatch):
+    monkeypatch.setattr(clipping, "_BYTES", 600)  # two rows
+    turns = []
+
+    def differentiate(row, number):
+        return number, {"w": row}
+
+    def turn(part, counts, numbers):
+        jax.debug.callback(lambda n: turns.append(n.tolist()), numbers)
+        return clipped_sum({"w": part}, 9.0, counts), numbers
+
+    x = jnp.arange(12.0).reshape(6, 2)
+    for count in (0, 2, 3, 6):
+        turns.clear()
+        mask = jnp.arange(6) < count
+        sums, seen = jax.jit(lambda m: sum_over_turns(turn, x, m, 300))(mask)
+        jax.effects_barrier()
+        by_rows, _ = sum_over_rows(differentiate, x, mask, 9.0, 300)
+        np.testing.assert_allclose(sums["w"], by_rows["w"], rtol=1e-6)
+        assert sorted(turns) == [[n, n + 1] for n in range(0, count, 2)]
+        np.testing.assert_array_equal(seen[:count], np.arange(6)[:count])
+
+
+@pytest.mark.parametrize("size", [4_000, 3_900])
+def test_noise_that_is_drawn_in_pieces_is_another_for_each(monkeypatch, size):
+    monkeypatch.setattr(clipping, "_PIECE", 1_000)
+    values = jnp.linspace(0, 9, size).reshape(2, -1)
+    noisy = jax.jit(lambda v: add_noise(v, 3.0, jax.random.key(1)))(values)
+    noise = np.ravel(noisy - values)
+    assert np.std(noise) == pytest.approx(3, rel=0.05)
+    pieces = np.split(noise, [1_000, 2_000, 3_000])
+    for one, other in itertools.combinations(pieces, 2):
+        least = min(len(one), len(other))
+        assert abs(np.corrcoef(one[:least], other[:least])[0, 1]) < 0.15
+        assert np.std(other) == pytest.approx(3, rel=0.1)
 
 
 def test_the_noise_has_its_spread_and_is_another_for_each_step_and_weight():
