@@ -130,7 +130,7 @@ class Plan(Footprint, Figures):
             return {}
         share = self.float8_flops / self.flops if self.flops else 0.0
         if not share:
-            return {"  in float8": "none: products are too small to gain"}
+            return {"  in float8": "none: no dense product is large enough"}
         return {"  in float8": f"{share:.0%}"}
 
     def _token_lines(self, lines: dict[str, str]) -> dict[str, str]:

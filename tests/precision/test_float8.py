@@ -12,7 +12,7 @@ from tests.distribution.devices import on_devices
 import exburn
 from exburn import PrecisionPolicy, layers
 from exburn.distribution import tensor_parallel
-from exburn.errors import ArgumentError, UnknownNameError
+from exburn.errors import ArgumentError, DTypeError, UnknownNameError
 from exburn.runtime.kernels import float8_product, float8_rounding
 from exburn.runtime.kernels.float8_product import product
 from exburn.runtime.sharding.current import in_force
@@ -67,6 +67,11 @@ def test_what_cannot_be_is_refused():
         PrecisionPolicy(matmul="float8")
     with pytest.raises(UnknownNameError, match="float8"):
         exburn.set_matmul_precision("float8")
+    for dtype in ("float8_e4m3fn", jnp.float8_e5m2, "float4_e2m1fn"):
+        with pytest.raises(DTypeError, match="neither store weights nor compute"):
+            layers.Dense(4, dtype=dtype)
+    with pytest.raises(DTypeError, match="'mixed_float8' has products in 8 bits"):
+        PrecisionPolicy(output="float8_e4m3fn")
 
 
 def test_training_is_near_that_in_bfloat16_and_the_rest_is_the_same(small):
@@ -105,7 +110,7 @@ def test_the_plan_tells_that_nothing_is():
     model = network()
     model.compile("adam", "mse")
     found, plan = share(model)
-    assert found == 0 and "too small" in str(plan)
+    assert found == 0 and "no dense product is large enough" in str(plan)
     model.precision = "mixed_bfloat16"
     assert "float8" not in str(share(model)[1])
 

@@ -51,6 +51,7 @@ class DTypePolicy:
 
     Raises:
         UnknownNameError: Nothing has that name.
+        DTypeError: It is a float of 8 bits or fewer.
         ArgumentError: It is no text.
 
     Example:
@@ -235,7 +236,8 @@ class PrecisionPolicy(DTypePolicy):
             bfloat16 with a kernel are those of both in 8 bits, where that pays.
 
     Raises:
-        DTypeError: ``param``, ``compute`` or ``output`` is no dtype.
+        DTypeError: ``param``, ``compute`` or ``output`` is no dtype, or a float of
+            8 bits or fewer.
         ArgumentError: ``matmul`` is ``"float8"``, and ``compute`` no bfloat16.
         UnknownNameError: ``matmul`` is no precision of JAX.
 
@@ -259,6 +261,7 @@ class PrecisionPolicy(DTypePolicy):
             if value is None and field == "output":
                 continue
             object.__setattr__(self, field, standardize_dtype(value))
+            _check_wide(getattr(self, field))
         if self.matmul is not None:
             check_matmul("PrecisionPolicy", self.matmul, FLOAT8)
         if self.matmul == FLOAT8 and self.compute != "bfloat16":
@@ -289,7 +292,18 @@ def _fields_of(policy: Any) -> tuple[str, str, str | None]:
     except DTypeError:
         names = [*DTYPES, *_MIXED]
         raise unknown_name("precision policy", policy, names) from None
+    _check_wide(dtype)
     return dtype, dtype, None
+
+
+def _check_wide(dtype: str) -> None:
+    """Raises for floats of 8 bits or fewer, which no array of a layer has."""
+    if is_float(dtype) and jnp.dtype(dtype).itemsize == 1:
+        raise DTypeError(
+            "PrecisionPolicy",
+            f"layers neither store weights nor compute in {dtype}",
+            hint="'mixed_float8' has products in 8 bits, quantize('float8') weights.",
+        )
 
 
 def _from_description(described: dict[str, Any]) -> DTypePolicy:
