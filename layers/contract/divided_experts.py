@@ -97,16 +97,20 @@ def divide_tokens(x: Any, weights: Iterable[Any]) -> Division | None:
 
 
 def _expert_axes(distribution: Any, weights: Iterable[Any]) -> Axes:
-    specs = set()
+    specs, count = set(), 1
     for weight in weights:
         path = getattr(weight, "path", None)
         if path is None:  # computed from others, as of few bits
             return ()
-        specs.add(tuple(distribution.compute_spec(path, tuple(weight.shape))))
+        shape = tuple(weight.shape)
+        specs.add(tuple(distribution.compute_spec(path, shape)))
+        count = shape[0]
     first, *rest = specs.pop() or (None,)
     if specs or any(axis is not None for axis in rest):
         return ()
-    return tuple(axis_names((first,)))
+    names = tuple(axis_names((first,)))
+    parts = math.prod(distribution.mesh.shape[name] for name in names)
+    return () if count % parts else names  # the layout's check names it
 
 
 def over_devices(

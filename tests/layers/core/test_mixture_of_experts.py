@@ -13,6 +13,7 @@ from tests.layers.peer import data
 import exburn
 from exburn import layers as L
 from exburn.core import forward_context
+from exburn.errors import LayoutError
 from exburn.layers.contract.divided_experts import Division
 from exburn.layers.contract.routed_experts import Form, route_experts
 from exburn.layers.contract.segments import Segments
@@ -157,6 +158,15 @@ def test_devices_route_their_own_tokens():
         np.testing.assert_allclose(losses, results[0][0], rtol=1e-5)
         for one, other in zip(weights, results[0][1], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@on_devices
+def test_experts_that_do_not_divide_are_refused_by_name():
+    model = exburn.Sequential([exburn.Input((4, 4)), L.MixtureOfExperts(6, 2, 3)])
+    rules = {".*/(gate|up|down)": ("model", None, None)}
+    model.compile("sgd", "mse", mesh={"data": 2, "model": 4}, layout=rules)
+    with pytest.raises(LayoutError, match="axis of 6 cannot be divided evenly by 4"):
+        model.fit(X[:, :4, :4], X[:, :4, :4], verbose=0)
 
 
 def routed(seed, tokens=(8, 6), experts=8, top_k=2, alike=False):
