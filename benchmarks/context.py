@@ -18,7 +18,7 @@ import sys
 import time
 
 WIDTH, HEADS, KEY_HEADS, SIZE, INNER, LAYERS = 2048, 32, 8, 64, 8192, 16
-WORDS, BASE, STEPS, CHUNK = 128_256, 5e5, 3, 4096
+WORDS, BASE, CHUNK = 128_256, 5e5, 4096
 
 
 def report(side: str, tokens: int, times: list[float], peak: float, loss: float):
@@ -30,7 +30,7 @@ def report(side: str, tokens: int, times: list[float], peak: float, loss: float)
     )
 
 
-def run_exburn(tokens: int, devices: int) -> None:
+def run_exburn(tokens: int, devices: int, steps: int) -> None:
     import jax
     import numpy as np
 
@@ -53,7 +53,7 @@ def run_exburn(tokens: int, devices: int) -> None:
     )
     x = np.random.default_rng(0).integers(0, WORDS, (1, tokens + 1)).astype("int32")
     times, losses = [], []
-    for _ in range(STEPS + 1):
+    for _ in range(steps + 1):
         start = time.perf_counter()
         history = model.fit(x[:, :-1], x[:, 1:], 1, epochs=1, verbose=0).history
         times.append(time.perf_counter() - start)
@@ -106,7 +106,7 @@ def make_torch_model():
         return table, blocks, nn.RMSNorm(WIDTH)
 
 
-def run_torch(tokens: int, devices: int) -> None:
+def run_torch(tokens: int, devices: int, steps: int) -> None:
     """One of the processes that torchrun has started."""
     import torch
     import torch.distributed as dist
@@ -138,7 +138,7 @@ def run_torch(tokens: int, devices: int) -> None:
         return torch.stack(list(losses)).sum() / tokens
 
     times = []
-    for _ in range(STEPS + 1):
+    for _ in range(steps + 1):
         generator = torch.Generator("cuda").manual_seed(0)
         size = {"size": (1, tokens + 1), "device": "cuda", "generator": generator}
         row = torch.randint(0, WORDS, **size)
@@ -180,19 +180,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=int, default=131_072)
     parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=3, help="after the first")
     parser.add_argument("--side", default="exburn,torch")
     parser.add_argument("--here", action="store_true", help="in this process")
     args = parser.parse_args()
     if args.here:
         run = {"exburn": run_exburn, "torch": run_torch}[args.side]
-        return run(args.tokens, args.devices)
+        return run(args.tokens, args.devices, args.steps)
     launch = "-m", "torch.distributed.run", "--standalone"
     for side in args.side.split(","):
         before = (
             (*launch, f"--nproc-per-node={args.devices}") if side == "torch" else ()
         )
-        options = "--tokens", str(args.tokens), "--devices", str(args.devices)
-        command = sys.executable, *before, __file__, *options, "--side", side, "--here"
+        sizes = vars(args) | {"side": side}
+        options = [
+            f"--{name}={sizes[name]}" for name in ("tokens", "devices", "steps", "side")
+        ]
+        command = sys.executable, *before, __file__, *options, "--here"
         subprocess.run(command, check=True)
     return None
 
