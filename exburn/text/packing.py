@@ -65,6 +65,7 @@ class PackedDocuments:
     """
 
     noun = "documents"
+    shorter = "too_long='cut' takes their beginning, 'drop' leaves them out"
 
     def __init__(
         self,
@@ -222,8 +223,7 @@ class PackedDocuments:
                     f"{self.noun[:-1]} {at}": f"{self.lengths[at]} tokens"
                     for at in first
                 },
-                hint="too_long='cut' takes their beginning, 'drop' leaves them out; or "
-                "raise length.",
+                hint=f"{self.shorter}; or raise length.",
             )
         stays = ~longer
         if self.too_long == "cut":

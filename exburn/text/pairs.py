@@ -13,7 +13,7 @@ from exburn.core.checks import check_choice
 from exburn.data import PackedTokens
 from exburn.data.best_fit import count_rows
 from exburn.data.documents import Document, DocumentPair
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, printable
 from exburn.errors.boundary import api_boundary, guard_methods
 from exburn.text.packing import PackedDocuments
 from exburn.text.reading import DocumentReader
@@ -46,7 +46,7 @@ class PackedPairs(PackedDocuments):
     Raises:
         ArgumentError: An argument does not fit, or something is no pair.
         DataError: There are no pairs, some are too long, or have an answer of which no
-            token is counted.
+            token is counted; or labels are something else.
 
     Example:
         >>> pairs = [DocumentPair(Document([1, 2, 3]), Document([1, 4]))]
@@ -55,6 +55,7 @@ class PackedPairs(PackedDocuments):
     """
 
     noun = "pairs"
+    shorter = "too_long='drop' leaves them out"
 
     def __init__(
         self,
@@ -70,9 +71,7 @@ class PackedPairs(PackedDocuments):
         if not len(sizes):
             raise DataError(_OP, "there are no pairs")
         self._firsts, self.labelled = sizes[:, 0], labels is not None
-        self._labels = np.ones(len(sizes), np.int32)
-        if labels is not None:
-            self._labels = np.where(np.asarray(labels), 1, -1).astype(np.int32)
+        self._labels = _read_labels(labels, len(sizes))
         self._shortest = int(sizes.sum(1).min())
         self._reference: np.ndarray | None = None  # [tokens], beside them
         arrays = TokenArrays(tokens, counted, sizes.sum(1))
@@ -203,6 +202,33 @@ class PackedPairs(PackedDocuments):
         if self._reference is not None:
             columns["reference"] = reference
         return PackedTokens(tokens, segments), columns, weights
+
+
+def _read_labels(labels: Any, count: int) -> np.ndarray:
+    """1 for each good answer, -1 for others.
+
+    Raises:
+        DataError: They are no booleans, or another number of them.
+    """
+    if labels is None:
+        return np.ones(count, np.int32)
+    try:
+        given = np.asarray(labels)
+    except ValueError:  # lists of unlike lengths
+        given = np.zeros(0, object)
+    if given.shape != (count,):
+        raise DataError(
+            _OP,
+            f"labels are a boolean for each of the {count} pairs, received {labels!r}",
+        )
+    bad = [n for n, one in enumerate(given.tolist()) if one not in (0, 1)]
+    if bad:
+        raise DataError(
+            _OP,
+            f"{len(bad)} of {count} labels are neither True nor False",
+            {f"pair {n}": printable(repr(given[n])) for n in bad[:_SHOWN]},
+        )
+    return np.where(given.astype(bool), 1, -1).astype(np.int32)
 
 
 def _both(pairs: Iterable[DocumentPair]) -> Iterator[Document]:

@@ -128,6 +128,7 @@ BAD_ARGUMENTS = [
     (lambda: PackedPairs([PAIRS[0].chosen]), ArgumentError, "entry 0 is a Document"),
     (lambda: PackedPairs([]), DataError, "there are no pairs"),
     (lambda: PackedPairs(PAIRS, 12, "cut"), ArgumentError, "too_long"),
+    (lambda: PackedPairs(PAIRS, 4), DataError, "→ too_long='drop' leaves them out; or"),
     (lambda: Document([1, 2], label="good"), DataError, "label is True or False"),
 ]
 
@@ -137,3 +138,16 @@ def test_bad_arguments(number):
     call, kind, text = BAD_ARGUMENTS[number]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["good", "bad"], [np.nan, 1], [-1, 1], [None, True], [[True], [False]], [[1], 1]],
+)
+def test_labels_are_true_or_false(labels):
+    pairs = PAIRS[:2]
+    assert PackedPairs(pairs, labels=np.array([1, 0]))._labels.tolist() == [1, -1]
+    with pytest.raises(DataError, match="labels are"):
+        PackedPairs(pairs, labels=labels)
+    with pytest.raises(DataError, match="for each of the 2 pairs, received"):
+        PackedPairs(pairs, labels=[True])

@@ -17,6 +17,7 @@ from exburn.losses.contract.base import function_name
 _OP = "improve"
 _SHOWN = 60  # characters of a text in an error
 _SMALL = 1e-4  # beside a standard deviation, as in TRL
+_MOST = 1e30  # of a reward: sums of many are finite in float32
 SCALES = ("group", "batch", "none")
 
 
@@ -57,7 +58,7 @@ class Reward:
                 {"first text": _excerpt(texts[0]), "of": places[0]},
             )
         for text, place, value in zip(texts, places, given, strict=True):
-            if not _is_finite(value):
+            if not _is_number(value, self.weight):
                 what = printable(repr(value))[:_SHOWN]
                 raise self._error(
                     f"gives {what} for an answer to {place}", {"text": _excerpt(text)}
@@ -73,10 +74,12 @@ class Reward:
         )
 
     def _call(self, texts: list[Any], columns: Mapping, places: Sequence[str]) -> Any:
-        own = {name: columns[name] for name in self.columns}
+        # Copies: a function that sorts them in place must not exchange others' texts.
+        own = {name: [*columns[name]] for name in self.columns}
         try:
-            return self.function(texts, **own)
+            return self.function([*texts], **own)
         except Exception as error:
+            own = {name: columns[name] for name in self.columns}
             place = self._place_of_failure(texts, own, places)
             locate(error, f"in reward {self.name!r} of an answer to {place}")
             raise
@@ -201,12 +204,15 @@ def _as_list(values: Any) -> list[Any] | None:
     return None
 
 
-def _is_finite(value: Any) -> bool:
+def _is_number(value: Any, weight: float) -> bool:
+    """Whether it is a finite number, also as float32, and with its weight."""
     try:
-        return not isinstance(value, str | bytes) and math.isfinite(float(value))
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
         return False
+    return abs(number) <= _MOST and abs(number * weight) <= _MOST
 
 
 def _excerpt(text: Any) -> str:
-    return printable(text if isinstance(text, str) else str(list(text)))[:_SHOWN]
+    shown = text if isinstance(text, str) else str(np.asarray(text).tolist())
+    return printable(shown)[:_SHOWN]

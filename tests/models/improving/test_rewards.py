@@ -38,6 +38,20 @@ def test_arrays_and_truth_values_are_numbers():
     assert ask(lambda texts: (True, False, np.float32(2))).tolist() == [1, 0, 2]
 
 
+def test_a_function_may_do_with_its_lists_what_it_likes():
+    columns = {"answer": ["a", "b", "c"]}
+
+    def clears(texts, answer):
+        texts.clear()
+        answer.sort(reverse=True)
+        return [1.0] * 3
+
+    ask(clears, columns)
+    assert columns == {"answer": ["a", "b", "c"]}
+    with pytest.raises(DataError, match="gives 2 values for 3 texts"):
+        ask(lambda texts: [texts.clear(), 1.0])
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -50,8 +64,10 @@ def test_arrays_and_truth_values_are_numbers():
         ([None, 2.0, 1.0], "gives None for an answer to row 4"),
         (["1", 2.0, 1.0], "gives '1' for an answer to row 4"),
         ([1.0, 2.0, 1j], "gives 1j for an answer to row 7"),
+        ([1.0, -1e31, 0.0], "gives -1e+31 for an answer to row 4"),
+        ([10**400, 1.0, 0.0], "gives 1000000"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_is_no_reward_names_its_row_and_its_function(values, problem):
     def odd(texts):
