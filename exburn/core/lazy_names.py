@@ -31,8 +31,7 @@ FUNCTIONS = {
     "exburn.insight.curvature": "curvature",
     "exburn.insight.explanations.explaining": "explain",
     "exburn.insight.influence.influence": "influence",
-    "exburn.insight.uncertainty.saved": "load_predictor",
-    "exburn.insight.uncertainty.uncertainty": "uncertainty",
+    "exburn.insight.uncertainty.uncertainty": "load_predictor uncertainty",
     "exburn.models.lora": "enable_lora",
     "exburn.serving.http.serve": "serve",
 }
@@ -153,7 +152,7 @@ if TYPE_CHECKING:  # the same tables, for tools: tests/core/test_lazy_names.py c
     from exburn.insight.curvature import curvature as curvature
     from exburn.insight.explanations.explaining import explain as explain
     from exburn.insight.influence.influence import influence as influence
-    from exburn.insight.uncertainty.saved import load_predictor as load_predictor
+    from exburn.insight.uncertainty.uncertainty import load_predictor as load_predictor
     from exburn.insight.uncertainty.uncertainty import uncertainty as uncertainty
     from exburn.models.lora import enable_lora as enable_lora
     from exburn.models.model import Model as Model

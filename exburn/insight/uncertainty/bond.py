@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError
+from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
+from exburn.module.building import materialize
 from exburn.module.traversal import iter_weights
 from exburn.training.checkpoint.provenance import describe_module
 from exburn.training.fingerprint import Fingerprint
+
+_NO_MATTER = (".trainable", "._own_policy")  # ends of the names of options
 
 
 class ModelBond:
@@ -30,9 +34,11 @@ class ModelBond:
 
     def __init__(self, model: Network, digest: str | None = None):
         self.model = model
-        self._arrays: list[Any] = [] if digest else _references(model)
-        self._options = None if digest else Fingerprint(model)
+        self._arrays: list[Any] = []
+        self._options: Fingerprint | None = None
         self.digest = digest or digest_of(model)
+        if digest is None:
+            self._arrays, self._options = _references(model), Fingerprint(model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ModelBond, (self.model, self.digest)
@@ -70,6 +76,7 @@ def digest_of(model: Network) -> str:
         >>> before == digest_of(model), len(before)
         (False, 64)
     """
+    materialize(model, require_predictor(model).holder.seed)
     digest = hashlib.sha256(_describe_options(model).encode())
     for path, weight, _ in iter_weights(model, carried=False):
         array = np.ascontiguousarray(weight.get_raw_value())
@@ -79,9 +86,9 @@ def digest_of(model: Network) -> str:
 
 
 def _describe_options(model: Network) -> str:
-    """The options of all layers but whether they are trained, which is no matter."""
+    """The options of all layers, but for those that change nothing of a prediction."""
     texts = describe_module(model)
-    rows = [f"{k}={v}" for k, v in texts.items() if not k.endswith(".trainable")]
+    rows = [f"{k}={v}" for k, v in texts.items() if not k.endswith(_NO_MATTER)]
     return "\n".join(rows)
 
 

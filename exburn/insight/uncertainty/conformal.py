@@ -224,14 +224,7 @@ class ConformalPredictor(Predictor):
         return table
 
     def plot(self) -> Any:
-        """Draws the bound of sets by their level.
-
-        Returns:
-            The ``matplotlib.figure.Figure``.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed.
-        """
+        """Draws the bound of sets by their level."""
         figure, axes = new_axes("ConformalPredictor.plot", 4.8, 3.6)
         for number, part in enumerate(self._groups()):
             flat = np.sort(part.reshape(len(part), -1), axis=0)
@@ -339,7 +332,7 @@ def conformal(
         spread if spread is None or callable(spread) else _number(model, spread),
     )
     rows = LabelledRows(model, x, y, _OP)
-    counts = rows.valid_places(head, size)
+    targets, counts = rows.read(head, size, _value_shape(head, name))
     if counts is not None and counts.ndim > 1:
         raise DataError(
             _OP,
@@ -347,7 +340,6 @@ def conformal(
             "not exchangeable",
             hint="Cut the rows to one length, without a mask.",
         )
-    targets = rows.targets_of(head, counts, _value_shape(head, name))
     if by_class:
         sizes = np.bincount(targets, minlength=head.classes)
         if not sizes.all():

@@ -17,9 +17,7 @@ _ROUNDING = 1e-9  # of (n + 1) · level, which 10 · 0.7 is 7 by
 
 
 def rank_of(level: float, rows: int) -> int:
-    """Which of the scores of so many rows is the bound of sets, from 1 on.
-
-    It is ``rows + 1`` where no score is large enough.
+    """The rank of the score that bounds sets, from 1 on; ``rows + 1`` if none does.
 
     Example:
         >>> rank_of(0.9, 99), rank_of(0.9, 100), rank_of(0.9, 8)
@@ -39,13 +37,7 @@ def rows_needed(level: float) -> int:
 
 
 def threshold(scores: np.ndarray, level: float) -> np.ndarray:
-    """The bound of sets: the ``k``-th smallest score, with equal ones counted each.
-
-    Args:
-        scores: ``[rows, …]``, of which there are enough.
-
-    Returns:
-        ``[…]``.
+    """The bound of sets ``[…]`` by scores ``[rows, …]``, of which there are enough.
 
     Example:
         >>> float(threshold(np.array([3.0, 1.0, 2.0, 2.0]), 0.6))
@@ -62,15 +54,13 @@ def class_scores(
     free_classes: int = 0,
     draws: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The score of every class of each row.
+    """The score of every class of each row, ``[rows, classes]`` like probabilities.
 
     Args:
-        p: Probabilities ``[rows, classes]``.
         score: ``"lac"``, one less the probability; ``"aps"``, the probability of all
             classes that are as likely at least; ``"raps"``, with a penalty on rank.
         penalty, free_classes: Of ``"raps"``: what each rank beyond so many adds.
-        draws: Numbers from 0 to 1 for each row: that share of the class' own
-            probability is taken off. None is without them.
+        draws: The share, for each row, of the class' own probability that is taken off.
 
     Example:
         >>> class_scores(np.array([[0.5, 0.25, 0.25]]), "aps").tolist()
@@ -94,12 +84,8 @@ def class_scores(
 def row_draws(p: np.ndarray, seed: int) -> np.ndarray:
     """A number from 0 to 1 for each row, which its own probabilities determine.
 
-    So scores with draws are a function of the row, like others, and sets hold the
-    target as often as asked with each seed by itself; and an answer does not depend on
-    the rows beside it.
-
-    Args:
-        p: Probabilities ``[rows, classes]``.
+    So a row's set does not depend on the rows beside it, and scores are a function of
+    the row, as exchangeability needs it.
 
     Source: G. Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014,
     whose mixing of 64 bits this is.
@@ -123,16 +109,10 @@ def row_draws(p: np.ndarray, seed: int) -> np.ndarray:
 def value_scores(
     y: np.ndarray, output: np.ndarray, score: str, spread: np.ndarray | None = None
 ) -> np.ndarray:
-    """The score of the target of each row.
+    """The score of the target of each row: its error, as a share of a spread if any.
 
-    Args:
-        y: ``[rows, …]``.
-        output: Like ``y``; of ``"quantile"`` with one more axis, whose first entry is
-            the lower quantile and whose last is the upper.
-        score: ``"absolute"``, the size of the error; ``"normalized"``, as a share of
-            the spread; ``"quantile"``, how far it is outside of the quantiles, negative
-            inside.
-        spread: Positive, of ``"normalized"``.
+    Of ``"quantile"`` it is how far the target is outside of the first and last entry on
+    the outputs' last axis; negative inside.
 
     Example:
         >>> value_scores(np.array([3.0]), np.array([[1.0, 2.0]]), "quantile").tolist()
@@ -157,22 +137,3 @@ def intervals(
         return np.stack([output[..., 0] - bound, output[..., -1] + bound], -1)
     reach = bound if spread is None else bound * spread
     return np.stack([output - reach, output + reach], -1)
-
-
-def contains(sets: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Whether each target is in its set of classes, or in its interval.
-
-    Example:
-        >>> contains(np.array([[True, False]]), np.array([1])).tolist()
-        [False]
-        >>> contains(np.array([[0.0, 2.0]]), np.array([1.5])).tolist()
-        [True]
-    """
-    if sets.dtype == bool:
-        return np.take_along_axis(sets, targets[..., None], -1)[..., 0]
-    return (sets[..., 0] <= targets) & (targets <= sets[..., 1])
-
-
-def sizes_of(sets: np.ndarray) -> np.ndarray:
-    """The number of classes of each set, or the width of each interval."""
-    return sets.sum(-1) if sets.dtype == bool else sets[..., 1] - sets[..., 0]

@@ -31,9 +31,10 @@ from exburn.insight.uncertainty.outputs import (
     OutputHead,
     check_finite_rows,
     find_head,
+    prepare_rows,
+    rows_of_step,
     select,
 )
-from exburn.insight.uncertainty.passes import prepare_rows
 from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
@@ -41,7 +42,7 @@ from exburn.insight.uncertainty.posterior import (
     check_samples,
     require_gaussian,
 )
-from exburn.insight.uncertainty.report import mean_loss
+from exburn.insight.uncertainty.report import mean_loss, table_of_numbers
 from exburn.layers import Dense
 from exburn.models.network import Network
 from exburn.training.module import SplitModule
@@ -173,27 +174,17 @@ class LaplacePredictor(PosteriorPredictor):
         )
 
     def table(self) -> Table:
-        table = Table(title="Laplace's approximation", title_justify="left")
-        table.add_column("Number")
-        table.add_column("Value", justify="right")
-        posterior = self.posterior
-        table.add_row("weights", f"{self.weights.size:,}")
-        table.add_row("rows", f"{self.rows:,}")
-        table.add_row("prior precision", f"{posterior.prior_precision:.4g}")
-        if not self.head.has_classes:
-            table.add_row("noise variance", f"{self.noise:.4g}")
-        table.add_row("log marginal likelihood", f"{posterior.evidence:.6g}")
-        return table
+        numbers = {
+            "weights": self.weights.size,
+            "rows": self.rows,
+            "prior precision": self.posterior.prior_precision,
+            "noise variance": self.noise or None,
+            "log marginal likelihood": self.posterior.evidence,
+        }
+        return table_of_numbers("Laplace's approximation", numbers)
 
     def plot(self) -> Any:
-        """Draws the standard deviations of the weights, the smallest first.
-
-        Returns:
-            The ``matplotlib.figure.Figure``.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed.
-        """
+        """Draws the standard deviations of the weights, the smallest first."""
         figure, axes = new_axes("LaplacePredictor.plot", 4.6, 3.6)
         prior = self.posterior.prior_precision**-0.5
         axes.plot(np.sort(self.posterior.deviations.ravel()), label="posterior")
@@ -226,7 +217,7 @@ def laplace(
     samples: int = 100,
     seed: int = 0,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> LaplacePredictor:
     """``method="laplace"``: the last layer's weights as a normal distribution.
 
@@ -246,7 +237,7 @@ def laplace(
             or ``"monte_carlo"``, the mean over samples of logits.
         samples, seed: Of ``"monte_carlo"``.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: E. Daxberger et al., "Laplace Redux: Effortless Bayesian Deep Learning",
     2021; D. J. C. MacKay, "The Evidence Framework Applied to Classification Networks",
@@ -255,26 +246,24 @@ def laplace(
     structure = check_choice(OP, "structure", structure, STRUCTURES)
     link = check_choice(OP, "link", link, LINKS)
     samples, seed = check_samples(OP, samples), check_seed(OP, seed) or 0
-    batch_size = check_count(OP, "batch_size", batch_size)
     if prior_precision is not None:
         prior_precision = check_number(
             OP, "prior_precision", prior_precision, 0, open_low=True
         )
     others = _read_validation(model, validation_data, prior_precision)
     head = find_head(model, output, OP)
+    batch_size = rows_of_step(model, batch_size, OP)
     noise = check_noise(noise, head)
     require_gaussian(model, head)
     rows = LabelledRows(model, x, y, OP)
-    counts = rows.valid_places(head, batch_size)
-    targets = _flat(rows.targets_of(head, counts), head)
-    other_counts = None if others is None else others.valid_places(head, batch_size)
-    answers = None if others is None else others.targets_of(head, other_counts)
+    targets, counts = rows.read(head, batch_size)
+    answers, places = others.read(head, batch_size) if others else (None, None)
     split, spec = prepare_rows(model, rows.parts[0], batch_size, OP)
     layer, weights = find_last_layer(split, spec, head, OP)
     _check_size(weights, structure, samples if link == "monte_carlo" else 0)
     bond, curvature, done = ModelBond(model), LikelihoodCurvature(structure), 0
     for features in _features(layer, rows, counts, batch_size):
-        own = targets[done : done + len(features)]
+        own = _flat(targets)[done : done + len(features)]
         curvature.add(features, features @ weights, own, head.family)
         done += len(features)
 
@@ -297,15 +286,14 @@ def laplace(
 
     if others is None or answers is None:
         return fit(prior_precision)
-    chunks = list(_features(layer, others, other_counts, batch_size))
+    chunks = list(_features(layer, others, places, batch_size))
     moments = jax.jit(LastLayerMoments(layer, head, link).of)
-    answers = _flat(answers, head)
 
     def loss(predictor: LaplacePredictor) -> float:
         each = [moments(chunk, predictor.extra) for chunk in chunks]
         outputs = tuple(map(np.concatenate, zip(*each, strict=True)))
         mean, spread, _ = predictor._of_outputs(outputs, OP)
-        return mean_loss(mean, None if head.has_classes else spread, answers)
+        return mean_loss(mean, None if head.has_classes else spread, _flat(answers))
 
     return min(map(fit, _PRECISIONS), key=loss)
 
@@ -341,9 +329,10 @@ def _read_validation(
     return LabelledRows(model, data[0], data[1], f"{OP} (validation data)")
 
 
-def _flat(targets: np.ndarray, head: OutputHead) -> np.ndarray:
-    """Labels ``[rows]``, or values ``[rows, classes]``, of all positions."""
-    return targets.reshape(-1, *(() if head.has_classes else targets.shape[-1:]))
+def _flat(targets: np.ndarray) -> np.ndarray:
+    """Labels ``[places]``, or values ``[places, classes]``, of all places."""
+    is_labels = targets.dtype == np.int64
+    return targets.reshape(-1, *(() if is_labels else targets.shape[-1:]))
 
 
 def _features(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,17 +18,30 @@ from exburn.data import ArrayDataset, RaggedDataset, StreamDataset, has_packed
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.insight.requirements import choose_output
-from exburn.insight.uncertainty.passes import RowProgram, prepare_rows, run_rows
 from exburn.losses.catalogue import as_loss
-from exburn.models.arguments import BATCH, check_model, part_names
-from exburn.models.encoding import read_dataset
+from exburn.models.arguments import BATCH, check_model, first_batch, part_names
+from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.inferring import require_predictor
 from exburn.models.network import Network
 from exburn.models.output_kinds import loss_of_each, output_kinds
-from exburn.models.preparing import closed_if_it_fails, fixed_batch_size
+from exburn.models.preparing import (
+    choose_batch_size,
+    closed_if_it_fails,
+    fixed_batch_size,
+    guard_run,
+    prepare,
+)
+from exburn.training.feed.chunking import FeedRequest, make_feed
+from exburn.training.module import SplitModule
+from exburn.training.output_collector import OutputCollector
+from exburn.training.overrides import overrides
+from exburn.training.program import Programs
+from exburn.training.trainer import Trainer
 from exburn.tuning.calibration import class_labels, class_probabilities
 from exburn.tuning.ensemble import Ensemble
 
+#: ``(split, arrays, extra, x) → [rows, …]`` of a batch, whose ``repr`` tells it apart.
+RowProgram = Callable[[SplitModule, Any, Any, Any], Any]
 FAMILIES = ("softmax", "sigmoid", "values")
 
 
@@ -231,6 +246,34 @@ class LabelledRows:
         parts = [function(part.tree[0]) for part in self.parts]
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
+    def read(
+        self, head: OutputHead, batch_size: int, value_shape: Any = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """The targets of an output, of rows and places that count, and which these are.
+
+        Args:
+            value_shape: Of the values of a row; by default that of the output.
+
+        Returns:
+            Labels ``[rows, …]`` of classes, or values; and ``valid_places``.
+
+        Raises:
+            DataError, ShapeError: They are none of this output.
+        """
+        if self.targets is None:
+            raise DataError(self._op, "there are no targets", hint="Pass y beside x.")
+        counts = self.valid_places(head, batch_size)
+        leaf = np.asarray(self._leaf(self.targets, head))
+        if head.has_classes:
+            y = select(self._labels(leaf, head), counts)
+            places = y.shape[: 1 if counts is not None else len(head.shape) - 1]
+            labels = class_labels(y, int(np.prod(places)), head.classes, self._op)
+            return labels.reshape(places), counts
+        shape = head.shape[1:] if value_shape is None else value_shape
+        y = select(self._values(leaf.astype(np.float64), head, shape), counts)
+        check_finite_rows(y, "the target", self._op)
+        return y, counts
+
     def valid_places(self, head: OutputHead, batch_size: int) -> np.ndarray | None:
         """Which rows, or which places ``[rows, …]`` of them, count; ``None``: all.
 
@@ -273,34 +316,6 @@ class LabelledRows:
             facts = {"weights": weights.shape, "rows": shape}
             raise ShapeError(self._op, "weights must be of rows or places", facts)
         return weights.astype(bool)
-
-    def targets_of(
-        self,
-        head: OutputHead,
-        counts: np.ndarray | None = None,
-        value_shape: tuple[Any, ...] | None = None,
-    ) -> np.ndarray:
-        """The targets of an output: labels ``[rows, …]`` of classes, or values.
-
-        Args:
-            counts: Which of them count; no others are returned then.
-            value_shape: Of the values of a row; by default that of the output.
-
-        Raises:
-            DataError, ShapeError: They are none of this output.
-        """
-        if self.targets is None:
-            raise DataError(self._op, "there are no targets", hint="Pass y beside x.")
-        leaf = np.asarray(self._leaf(self.targets, head))
-        if head.has_classes:
-            y = select(self._labels(leaf, head), counts)
-            places = y.shape[: 1 if counts is not None else len(head.shape) - 1]
-            labels = class_labels(y, int(np.prod(places)), head.classes, self._op)
-            return labels.reshape(places)
-        shape = head.shape[1:] if value_shape is None else value_shape
-        y = select(self._values(leaf.astype(np.float64), head, shape), counts)
-        check_finite_rows(y, "the target", self._op)
-        return y
 
     def _leaf(self, tree: Any, head: OutputHead) -> Any:
         """What is of an output among what there is of all."""
@@ -361,3 +376,79 @@ def check_finite_rows(values: np.ndarray, what: str, op: str) -> None:
     good = np.isfinite(values).reshape(len(values), -1).all(1)
     if not good.all():
         raise DataError(op, f"{what} of row {int(good.argmin())} is not finite")
+
+
+def run_rows(
+    model: Network, x: Any, batch_size: int, program: RowProgram, extra: Any, op: str
+) -> Iterator[Any]:
+    """What a program gives of the rows of ``x``, chunk by chunk, on the host.
+
+    Args:
+        extra: Arrays of any structure for it, beside those of the model.
+
+    Raises:
+        ArgumentError: The model has a ``predict_step`` of its own.
+        DataError, ShapeError: The data do not fit the model.
+    """
+    trainer, dataset, rows = _prepare(model, x, batch_size, op)
+    programs, holder = trainer.preparer.programs, trainer.holder
+    digest = hashlib.sha256(repr(program).encode()).hexdigest()[:16]  # files have it
+    name = f"{type(program).__name__} {digest}"
+    run = programs.further(name, lambda: _over_chunk(programs, program))
+    request = FeedRequest(training=False, use="predict")
+    feed = make_feed(trainer.preparer, dataset, rows, request)
+    collector, done = OutputCollector(None), 0
+    with contextlib.closing(feed), guard_run(model, op, dataset, rows):
+        for chunk in feed.epoch(holder.seed, 0):
+            with holder.placement.scope():
+                arrays = holder.split.read(), extra
+                args = *arrays, chunk.data, chunk.index, np.int32(done)
+                args, _ = holder.placement.bind(args, 2)
+                outputs = holder.placement.local(run(*args))
+            yield collector.rows(chunk, outputs)
+            done += chunk.steps
+
+
+def prepare_rows(
+    model: Network, x: Any, batch_size: int, op: str
+) -> tuple[SplitModule, Any]:
+    """The model as arrays, and the form of a batch, of rows that will be run."""
+    trainer = _prepare(model, x, batch_size, op)[0]
+    return trainer.holder.split, trainer.preparer.batch_specs["predict"][0]
+
+
+def _prepare(
+    model: Network, x: Any, batch_size: int, op: str
+) -> tuple[Trainer, Any, int]:
+    if overrides(model, "predict_step"):
+        raise ArgumentError(
+            op,
+            f"{type(model).__name__} predicts in its own predict_step, which this pass "
+            "does not run",
+        )
+    dataset = read_dataset(model, x, op=op)
+    if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
+        dataset = dataset.like((dataset.tree[0], None, None))
+    trainer = require_predictor(model)
+    rows = choose_batch_size(model, op, batch_size, dataset, None)
+    dataset = encode_dataset(model, dataset, op=op, batch_size=rows)
+    if isinstance(dataset, RaggedDataset) or has_packed(first_batch(dataset, None)[0]):
+        raise DataError(
+            op,
+            "rows of unlike lengths, and packed ones, are not supported",
+            hint="Fill them up to one length.",
+        )
+    prepare(model, "predict", dataset, batch_size=rows)
+    return trainer, dataset, rows
+
+
+def _over_chunk(programs: Programs, program: RowProgram) -> Callable:
+    """The program of a chunk's batches."""
+
+    def run(arrays: Any, extra: Any, data: Any, index: Any, start: Any) -> Any:
+        def of_batch(x: Any, key: Any) -> Any:
+            return program(programs.split, arrays, extra, x)
+
+        return programs.steps.outputs_of_batches(of_batch, arrays, data, index, start)
+
+    return run

@@ -18,10 +18,10 @@ from exburn.insight.uncertainty.outputs import (
     LabelledRows,
     ModelOutputs,
     OutputHead,
+    RowProgram,
     rows_of_step,
     select,
 )
-from exburn.insight.uncertainty.passes import RowProgram
 from exburn.insight.uncertainty.prediction import Forecast, Prediction, check_level
 from exburn.insight.uncertainty.report import UncertaintyReport, make_report
 from exburn.models.network import Network
@@ -145,8 +145,7 @@ class Predictor(Insight):
         """
         op = f"{type(self).__name__}.report"
         rows, size = self._look(x, y, level, batch_size, op)
-        counts = rows.valid_places(self.head, size)
-        targets = rows.targets_of(self.head, counts, self.value_shape)
+        targets, counts = rows.read(self.head, size, self.value_shape)
         forecast = self._forecast(rows, size, op)
         levels = sorted({level, *(one for one in LEVELS if self._reaches(one, op))})
         sets = {one: select(self._sets(forecast, one), counts) for one in levels}

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from rich.table import Table
 
+from exburn.insight.fields import Content, read_fields, write_fields
 from exburn.insight.insight import Insight
-from exburn.insight.uncertainty.conformity import contains, sizes_of
 from exburn.tuning.calibration import Calibration, calibration
 from exburn.visualization.figures import new_figure
 
@@ -95,14 +95,8 @@ class UncertaintyReport(Insight):
         return " ".join(parts)
 
     def table(self) -> Table:
-        table = Table(
-            title=f"Uncertainty of {self.rows:,} rows ({self.method})",
-            title_justify="left",
-        )
-        table.add_column("Figure")
-        table.add_column("Value", justify="right")
         size = "mean size of a set" if self.calibration is not None else "mean width"
-        figures = {
+        numbers = {
             f"coverage at {self.level:g}": self.coverage,
             size: self.size,
             "empty": self.empty or None,
@@ -111,20 +105,11 @@ class UncertaintyReport(Insight):
             "calibration error": self.calibration_error,
             "negative log likelihood": self.likelihood,
         }
-        for name, value in figures.items():
-            if value is not None:
-                table.add_row(name, f"{value:.4g}")
-        return table
+        title = f"Uncertainty of {self.rows:,} rows ({self.method})"
+        return table_of_numbers(title, numbers)
 
     def plot(self) -> Any:
-        """Draws the reliability diagram of classes, and coverage beside the level.
-
-        Returns:
-            The ``matplotlib.figure.Figure``.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed.
-        """
+        """Draws the reliability diagram of classes, and coverage beside the level."""
         panels = 1 if self.calibration is None else 2
         figure = new_figure("UncertaintyReport.plot", 4.4 * panels, 4.2)
         if self.calibration is not None:
@@ -140,53 +125,28 @@ class UncertaintyReport(Insight):
         axes.grid(alpha=0.3)
         return figure
 
-    def to_content(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        settings: dict[str, Any] = {
-            name: getattr(self, name) for name in (*_TEXTS, *_NUMBERS, *_OPTIONAL)
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.calibration is not None:
-            assert self.class_coverage is not None
-            arrays["class_coverage"] = self.class_coverage
-            bins = dataclasses.asdict(self.calibration)
-            settings["calibration"] = [bins.pop("error"), bins.pop("largest")]
-            arrays |= {f"calibration/{name}": value for name, value in bins.items()}
-        return settings, arrays
+    def to_content(self) -> Content:
+        return write_fields(self)
 
     @classmethod
     def from_content(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Self:
-        values: dict[str, Any] = {"method": settings["method"]}
-        if not isinstance(values["method"], str):
-            raise TypeError("its method is no text")
-        values |= {name: float(settings[name]) for name in _NUMBERS}
-        values["rows"] = int(values["rows"])
-        for name in _OPTIONAL:
-            value = settings[name]
-            values[name] = None if value is None else float(value)
-        values |= {name: arrays[name] for name in _ARRAYS}
-        if len({values[name].shape for name in _ARRAYS}) != 1:
-            raise ValueError("its curves have unlike lengths")
-        bins, by_class = None, None
-        if (errors := settings.get("calibration")) is not None:
-            parts = {n: arrays[f"calibration/{n}"] for n in _BINS}
-            sizes = [parts["edges"].size - 1, *(parts[n].size for n in _BINS[1:])]
-            if len(set(sizes)) != 1 or len(errors) != 2:
+        found = read_fields(cls, settings, arrays)
+        parts = [found.levels, found.coverages, found.sizes]
+        own, by_class = found.calibration, found.class_coverage
+        if (own is None) != (by_class is None):
+            raise ValueError("it is neither of classes nor of values")
+        if own is not None and by_class is not None:
+            parts.append(by_class)
+            bins = own.edges[1:], own.confidence, own.accuracy, own.counts
+            if len({part.shape for part in bins}) != 1:
                 raise ValueError("its bins have unlike lengths")
-            bins = Calibration(float(errors[0]), float(errors[1]), **parts)
-            by_class = arrays["class_coverage"]
-        for array in (*(values[name] for name in _ARRAYS), by_class):
-            if array is not None and (array.ndim != 1 or array.dtype.kind != "f"):
-                raise ValueError("its curves are no floats")
-        return cls(calibration=bins, class_coverage=by_class, **values)
-
-
-_TEXTS = ("method",)
-_NUMBERS = ("rows", "level", "coverage", "size", "empty")
-_OPTIONAL = ("accuracy", "error", "likelihood")
-_ARRAYS = ("levels", "coverages", "sizes")
-_BINS = ("edges", "confidence", "accuracy", "counts")
+        if any(part.ndim != 1 or part.dtype.kind != "f" for part in parts):
+            raise ValueError("its curves are no floats")
+        if len({part.size for part in parts[:3]}) != 1:
+            raise ValueError("its curves have unlike lengths")
+        return found
 
 
 def make_report(
@@ -206,39 +166,32 @@ def make_report(
         level: The level that was asked for, one of ``sets``.
         sets: Sets or intervals by their level.
     """
-    classes = next(iter(sets.values())).dtype == bool
+    classes = sets[level].dtype == bool
     inside = {key: contains(one, targets) for key, one in sets.items()}
     sizes = {key: sizes_of(one) for key, one in sets.items()}
-    about: dict[str, Any] = {"accuracy": None, "error": None, "likelihood": None}
-    bins, by_class = None, None
+    about: dict[str, Any] = dict.fromkeys(("accuracy", "error", "calibration"))
     if classes:
-        bins = calibration(targets, mean)
+        about["calibration"] = calibration(targets, mean)
         about["accuracy"] = float((mean.argmax(-1) == targets).mean())
-        about["likelihood"] = mean_loss(mean, None, targets)
-        counts = np.bincount(targets.reshape(-1), minlength=mean.shape[-1])
-        hits = np.bincount(
-            targets.reshape(-1), inside[level].reshape(-1), mean.shape[-1]
-        )
+        flat, hits = targets.reshape(-1), inside[level].reshape(-1)
+        counts = np.bincount(flat, minlength=mean.shape[-1])
         with np.errstate(invalid="ignore"):
-            by_class = hits / counts
+            by_class = np.bincount(flat, hits, mean.shape[-1]) / counts
     else:
-        about["error"] = float(np.sqrt(np.mean((mean - targets) ** 2)))
-        if deviation is not None:
-            about["likelihood"] = mean_loss(mean, deviation, targets)
-    levels = np.array(list(sets))
+        about["error"], by_class = float(np.sqrt(np.mean((mean - targets) ** 2))), None
+    deviation = None if classes else deviation
+    has_loss = classes or deviation is not None
     return UncertaintyReport(
         method=method,
         rows=len(targets),
         level=level,
         coverage=float(inside[level].mean()),
         size=float(np.maximum(sizes[level], 0).mean()),
-        empty=float(
-            (sizes[level] == 0).mean() if classes else (sizes[level] < 0).mean()
-        ),
-        calibration=bins,
-        levels=levels,
-        coverages=np.array([inside[key].mean() for key in sets]),
-        sizes=np.array([np.maximum(sizes[key], 0).mean() for key in sets]),
+        empty=float((sizes[level] < classes).mean()),
+        likelihood=mean_loss(mean, deviation, targets) if has_loss else None,
+        levels=np.array(list(sets)),
+        coverages=np.array([one.mean() for one in inside.values()]),
+        sizes=np.array([np.maximum(one, 0).mean() for one in sizes.values()]),
         class_coverage=by_class,
         **about,
     )
@@ -263,3 +216,38 @@ def mean_loss(
     scaled = (targets - mean) / deviation
     terms = 0.5 * scaled**2 + np.log(deviation) + 0.5 * np.log(2 * np.pi)
     return float(terms.mean())
+
+
+def contains(sets: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Whether each target is in its set of classes, or in its interval.
+
+    Example:
+        >>> contains(np.array([[True, False]]), np.array([1])).tolist()
+        [False]
+        >>> contains(np.array([[0.0, 2.0]]), np.array([1.5])).tolist()
+        [True]
+    """
+    if sets.dtype == bool:
+        return np.take_along_axis(sets, targets[..., None], -1)[..., 0]
+    return (sets[..., 0] <= targets) & (targets <= sets[..., 1])
+
+
+def sizes_of(sets: np.ndarray) -> np.ndarray:
+    """The number of classes of each set, or the width of each interval."""
+    return sets.sum(-1) if sets.dtype == bool else sets[..., 1] - sets[..., 0]
+
+
+def table_of_numbers(title: str, numbers: Mapping[str, float | None]) -> Table:
+    """A table of numbers by name, without those that are ``None``.
+
+    Example:
+        >>> table_of_numbers("Sizes", {"rows": 3, "columns": None}).row_count
+        1
+    """
+    table = Table(title=title, title_justify="left")
+    table.add_column("Number")
+    table.add_column("Value", justify="right")
+    for name, value in numbers.items():
+        if value is not None:
+            table.add_row(name, f"{value:,}" if type(value) is int else f"{value:.4g}")
+    return table

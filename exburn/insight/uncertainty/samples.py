@@ -26,11 +26,12 @@ from exburn.insight.uncertainty.bond import ModelBond
 from exburn.insight.uncertainty.outputs import (
     LabelledRows,
     OutputHead,
+    RowProgram,
     check_finite_rows,
     find_head,
+    rows_of_step,
     select,
 )
-from exburn.insight.uncertainty.passes import RowProgram
 from exburn.insight.uncertainty.posterior import (
     OP,
     PosteriorPredictor,
@@ -39,6 +40,7 @@ from exburn.insight.uncertainty.posterior import (
     noise_of,
     require_gaussian,
 )
+from exburn.insight.uncertainty.report import table_of_numbers
 from exburn.layers import RNN, AlphaDropout, Attention, Dropout, GaussianDropout
 from exburn.layers.contract.projected_attention import ProjectedAttention
 from exburn.layers.contract.recurrent_cell import RecurrentCell
@@ -109,25 +111,18 @@ class SampledPredictor(PosteriorPredictor):
         )
 
     def table(self) -> Table:
-        table = Table(title=f"Samples of weights ({self.way})", title_justify="left")
-        table.add_column("Number")
-        table.add_column("Value", justify="right")
-        table.add_row("samples", f"{self.samples:,}")
-        sizes = sum(value[0].size for value in self.weights.values())
-        table.add_row("numbers that differ", f"{sizes:,}")
-        if not self.head.has_classes:
-            table.add_row("noise variance", f"{self.noise:.4g}")
-        return table
+        numbers = {
+            "samples": self.samples,
+            "numbers that differ": sum(v[0].size for v in self.weights.values()),
+            "noise variance": None if self.head.has_classes else self.noise,
+        }
+        return table_of_numbers(f"Samples of weights ({self.way})", numbers)
 
     def plot(self) -> Any:
         """Draws how far weights differ between samples, beside their mean size.
 
-        Returns:
-            The ``matplotlib.figure.Figure``.
-
         Raises:
             ArgumentError: Dropout draws masks, and no weights.
-            MissingDependencyError: matplotlib is not installed.
         """
         if not self.weights:
             raise ArgumentError(
@@ -172,8 +167,7 @@ def make_sampled(
     if head.has_classes or noise is not None:
         return predictor
     assert rows is not None
-    counts = rows.valid_places(head, batch_size)
-    targets = rows.targets_of(head, counts)
+    targets, counts = rows.read(head, batch_size)
     moments = rows.run(predictor.program, predictor.extra, batch_size)
     mean, deviation = (select(part.astype(np.float64), counts) for part in moments)
     check_finite_rows(mean, "the output", OP)
@@ -203,7 +197,7 @@ def read_rows(
         )
     rows = LabelledRows(model, x, y, OP)
     if finds_noise or rows.targets is not None:
-        rows.targets_of(head, rows.valid_places(head, batch_size))
+        rows.read(head, batch_size)
     return rows
 
 
@@ -280,7 +274,7 @@ def dropout(
     noise: float | None = None,
     seed: int = 0,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> SampledPredictor:
     """``method="dropout"``: the mean of passes in which dropout is on.
 
@@ -293,13 +287,13 @@ def dropout(
         noise: The variance of values around their mean.
         seed: Of the masks, which are those of each row alike.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: Y. Gal and Z. Ghahramani, "Dropout as a Bayesian Approximation", 2016.
     """
     samples, seed = check_samples(OP, samples, 2), check_seed(OP, seed) or 0
-    batch_size = check_count(OP, "batch_size", batch_size)
     head = find_head(model, output, OP)
+    batch_size = rows_of_step(model, batch_size, OP)
     noise = check_noise(noise, head)
     if not any(drops(layer) for _, layer in iter_modules(model)):
         raise ArgumentError(
@@ -348,7 +342,7 @@ def ensemble(
     top: int = 5,
     noise: float | None = None,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> SampledPredictor:
     """``method="ensemble"``: the mean of models trained from different seeds.
 
@@ -362,13 +356,13 @@ def ensemble(
         top: How many of a sweep's lanes, the best first.
         noise: The variance of values around their mean.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: B. Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty
     Estimation using Deep Ensembles", 2017.
     """
-    batch_size = check_count(OP, "batch_size", batch_size)
     head = find_head(model, output, OP)
+    batch_size = rows_of_step(model, batch_size, OP)
     noise = check_noise(noise, head)
     if isinstance(members, SweepResult):
         members = members.models(check_count(OP, "top", top, 2))
@@ -403,17 +397,17 @@ def _arrays(split: SplitModule) -> dict[str, np.ndarray]:
 
 def _check_alike(own: SplitModule, other: SplitModule, number: int) -> None:
     """Raises ``ShapeError`` if a member has not the model's weights and program."""
-    pairs = [_shapes(split) for split in (own, other)]
-    if pairs[0] != pairs[1]:
-        first, second = pairs
-        odd = next(n for n in first | second if first.get(n) != second.get(n))
-        facts = {"weight": odd, "model": first.get(odd), "member": second.get(odd)}
+    shapes, others = (
+        {n: (v.shape, str(v.dtype)) for group in split.peek() for n, v in group.items()}
+        for split in (own, other)
+    )
+    pairs = ((v, other.constants.get(n)) for n, v in own.constants.items())
+    if shapes != others:
+        odd = next(n for n in shapes | others if shapes.get(n) != others.get(n))
+        facts = {"weight": odd, "model": shapes.get(odd), "member": others.get(odd)}
     elif _program(own) != _program(other):
         facts = {"difference": "an option of a layer, or the order of layers"}
-    elif not all(
-        np.array_equal(value, other.constants[name])
-        for name, value in own.constants.items()
-    ):
+    elif not all(np.array_equal(*pair) for pair in pairs):
         facts = {"difference": "arrays that are attributes of layers"}
     else:
         return
@@ -429,8 +423,3 @@ def _program(split: SplitModule) -> str:
     """The model's computation as text, without the numbers of its weights."""
     traced = inspect_call(split.module)
     return "" if traced is None else str(traced[0])
-
-
-def _shapes(split: SplitModule) -> dict[str, Any]:
-    """The shapes of a model's arrays by their names."""
-    return {n: (v.shape, str(v.dtype)) for g in split.peek() for n, v in g.items()}

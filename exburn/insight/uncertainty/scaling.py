@@ -117,14 +117,7 @@ class ScaledPredictor(Predictor):
         return table
 
     def plot(self) -> Any:
-        """Draws the probability of a class before and after, by its logit.
-
-        Returns:
-            The ``matplotlib.figure.Figure``.
-
-        Raises:
-            MissingDependencyError: matplotlib is not installed.
-        """
+        """Draws the probability of a class before and after, by its logit."""
         figure, axes = new_axes("ScaledPredictor.plot", 4.6, 3.6)
         z = np.linspace(-8, 8, 201)
         axes.plot(z, 1 / (1 + np.exp(-z)), "--", color="0.4", label="before")
@@ -200,8 +193,8 @@ def _fit_scaling(
             "compile with from_logits=True.",
         )
     rows = LabelledRows(model, x, y, op)
-    counts = rows.valid_places(head, size)
-    labels = rows.targets_of(head, counts).reshape(-1)
+    labels, counts = rows.read(head, size)
+    labels = labels.reshape(-1)
     absent = np.flatnonzero(np.bincount(labels, minlength=head.classes) == 0)
     if way == "vector" and len(absent):
         raise DataError(

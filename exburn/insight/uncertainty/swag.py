@@ -14,7 +14,7 @@ from exburn.callbacks import SWAG
 from exburn.compression.masking import apply_masks
 from exburn.core.checks import check_count, check_number, check_seed
 from exburn.errors import ArgumentError, DataError
-from exburn.insight.uncertainty.outputs import LabelledRows, find_head
+from exburn.insight.uncertainty.outputs import LabelledRows, find_head, rows_of_step
 from exburn.insight.uncertainty.posterior import OP, check_noise, check_samples
 from exburn.insight.uncertainty.samples import (
     SampledPredictor,
@@ -43,7 +43,7 @@ def swag(
     noise: float | None = None,
     seed: int = 0,
     output: int | str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
 ) -> SampledPredictor:
     """``method="swag"``: samples of a normal distribution of all trained weights.
 
@@ -62,13 +62,12 @@ def swag(
         noise: The variance of values around their mean; found by the rows.
         seed: Of the samples.
         output: The name or number of an output, of a model with several.
-        batch_size: Rows of a step.
+        batch_size: Rows of a step; 32 by default.
 
     Source: W. J. Maddox et al., "A Simple Baseline for Bayesian Uncertainty in Deep
     Learning", 2019.
     """
     samples, seed = check_samples(OP, samples, 2), check_seed(OP, seed) or 0
-    batch_size = check_count(OP, "batch_size", batch_size)
     if (collected is None) == (epochs is None):
         raise ArgumentError(
             OP,
@@ -80,6 +79,7 @@ def swag(
             OP, "learning_rate and rank are of epochs, not of collected"
         )
     head = find_head(model, output, OP)
+    batch_size = rows_of_step(model, batch_size, OP)
     noise = check_noise(noise, head)
     rows = read_rows(model, head, x, y, noise, batch_size)
     if not model.trainable_weights:

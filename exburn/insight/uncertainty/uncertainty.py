@@ -8,13 +8,16 @@ from typing import Any
 
 from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError
-from exburn.insight.uncertainty.conformal import conformal
-from exburn.insight.uncertainty.laplace import laplace
+from exburn.errors.boundary import api_boundary
+from exburn.insight.uncertainty.conformal import ConformalPredictor, conformal
+from exburn.insight.uncertainty.laplace import LaplacePredictor, laplace
 from exburn.insight.uncertainty.predictor import Predictor
-from exburn.insight.uncertainty.samples import dropout, ensemble
-from exburn.insight.uncertainty.scaling import temperature, vector
+from exburn.insight.uncertainty.samples import SampledPredictor, dropout, ensemble
+from exburn.insight.uncertainty.scaling import ScaledPredictor, temperature, vector
 from exburn.insight.uncertainty.swag import swag
 from exburn.models.network import Network
+from exburn.saving.beside import read_beside
+from exburn.saving.json_text import damage_error
 
 _OP = "uncertainty"
 
@@ -28,6 +31,8 @@ METHODS: Mapping[str, Callable[..., Predictor]] = {
     "dropout": dropout,
     "ensemble": ensemble,
 }
+
+KINDS = ConformalPredictor, ScaledPredictor, LaplacePredictor, SampledPredictor
 
 
 def uncertainty(
@@ -90,3 +95,23 @@ def uncertainty(
             _OP, f"{strange[0]} is not of {method!r}, which has {', '.join(own)}"
         )
     return function(self, x, y, **options)
+
+
+@api_boundary
+def load_predictor(path: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Reads a predictor, of whatever method, that was saved with its model.
+
+    Args:
+        custom_objects: Classes and functions of the model by name.
+
+    Raises:
+        ModelFormatError: The file is damaged, or holds no predictor with a model.
+        ArgumentError: There is no such file, or its weights are others.
+    """
+    op, kinds = "load_predictor", {one.kind: one for one in KINDS}
+    beside = read_beside(path, op)
+    if beside is None or beside.kind not in kinds:
+        received = "nothing" if beside is None else beside.kind
+        reason = "the file holds no predictor with its model"
+        raise damage_error(op, path, reason, received=received)
+    return kinds[beside.kind].load(path, custom_objects)

@@ -17,8 +17,8 @@ from exburn.core.lazy_names import load_predictor
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.insight.uncertainty.conformal import ConformalPredictor
 from exburn.insight.uncertainty.predictor import Predictor
-from exburn.insight.uncertainty.saved import KINDS
 from exburn.insight.uncertainty.scaling import ScaledPredictor
+from exburn.insight.uncertainty.uncertainty import KINDS
 from exburn.saving.beside import read_beside
 
 NEEDED = ("httpx", "starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
@@ -88,7 +88,7 @@ def test_every_kind_of_predictor_is_read():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 
-    assert set(KINDS.values()) == {k for k in below(Predictor) if hasattr(k, "kind")}
+    assert set(KINDS) == {k for k in below(Predictor) if hasattr(k, "kind")}
 
 
 def test_other_files_hold_no_predictor_with_a_model(model, sure, tmp_path):
