@@ -33,6 +33,7 @@ from exburn.serving.options import Argument, ServingOptions, number_or_text
 
 _OP = "serve"
 _MOST_KEYS = 1 << 20  # bytes of a file of keys
+_OF_BATCHES = ("batch_size", "batch_timeout", "partitions", "mesh")
 
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -141,6 +142,7 @@ def run(options: argparse.Namespace) -> None:
             name: {version: _load(file, options) for version, file in versions.items()}
             for name, versions in files.items()
         }
+        _check_read(models, settings)
         server = Server(models, **settings)
 
     def tell(url: str) -> None:
@@ -172,6 +174,7 @@ def _load(file: Path, options: argparse.Namespace) -> Any:
     """What a server takes of a file; one that says all itself as it is."""
     sizes = {"slots": options.slots, "cache": options.cache}
     sizes = {name: size for name, size in sizes.items() if size is not None}
+    waiting = {"max_queue": options.max_queue} if "max_queue" in options else {}
     adapters = [_split_adapter(text) for text in options.adapters or ()]
     is_foreign = file.is_dir() or file.suffix == ".gguf"
     if not (is_foreign or sizes or adapters or options.quantize):
@@ -198,9 +201,28 @@ def _load(file: Path, options: argparse.Namespace) -> Any:
         model.set_adapter(None)  # its own name is the model without any
     if not (sizes or getattr(model, "tokenizer", None) is not None):
         return model
-    texts = TextStream(model, **sizes)
+    texts = TextStream(model, **sizes, **waiting)
     texts.warm_up()
     return texts
+
+
+def _check_read(models: dict[str, dict[str, Any]], settings: dict[str, Any]) -> None:
+    """Raises where options are given that nothing of what is served reads.
+
+    Raises:
+        ArgumentError: All of it writes texts, and an option is of batches.
+    """
+    from exburn.serving import TextStream
+
+    unread = [name for name in _OF_BATCHES if name in settings]
+    served = [model for versions in models.values() for model in versions.values()]
+    if unread and all(isinstance(model, TextStream) for model in served):
+        raise ArgumentError(
+            _OP,
+            f"--{unread[0].replace('_', '-')} is of models that answer batches, and "
+            "what is served here writes texts",
+            hint="--slots and --cache say how many are written at once.",
+        )
 
 
 def _split_adapter(text: str) -> tuple[str, str]:

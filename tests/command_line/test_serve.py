@@ -126,14 +126,15 @@ def folder(tmp_path_factory):
 
 
 @needs_server
-def test_a_folder_writes_texts(served, folder, monkeypatch):
+def test_a_folder_writes_texts(served, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder / "tiny-1.5")
     words = ["--slots", "2", "--cache", "1 MB", "--quantize", "int8"]
-    words += ["--adapter", f"poems={folder / 'poems'}"]
+    words += ["--adapter", f"poems={folder / 'poems'}", "--max-queue", "7"]
     assert main(["serve", str(folder / "tiny-1.5"), ".", *words, "--name", "a:1",
                  "--name", "a:2"]) == 0  # fmt: skip
     texts = served[0][0]["a"]["1"]
     assert texts.engine.slots == 2 and texts.takes_chats
+    assert texts.engine.statistics().queue == 0 and texts._most == 9
     assert texts.adapters == ["poems"] and texts.model.active_adapter is None
     for one in served[0][0]["a"].values():
         one.close()
@@ -142,6 +143,9 @@ def test_a_folder_writes_texts(served, folder, monkeypatch):
     ((name, versions),) = served[0][0].items()
     assert name == "tiny-1.5"
     versions["1"].close()
+    served.clear()
+    assert main(["serve", ".", "--batch-timeout", "1 s"]) == 1 and not served
+    assert "--batch-timeout is of models that answer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

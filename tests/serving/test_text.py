@@ -72,9 +72,10 @@ def test_a_client_gets_the_text_in_events(model):
 
 def test_a_server_closes_what_it_made_alone(model):
     with TextStream(model, slots=2) as own:
-        server = Server({"own": own, "bare": model})
+        server = Server({"own": own, "bare": model}, max_queue=3)
         streams = {entry.name: entry.text for entry in server._registry}
         assert streams["own"] is own
+        assert streams["bare"]._most == 3 + streams["bare"].engine.slots
         server.load("bare", model)  # in the place of the first
         server.close()
         assert (own.closed, streams["bare"].closed) == (False, True)

@@ -88,12 +88,15 @@ class Endpoint:
         return stream if isinstance(stream, TextStream) else None
 
     @classmethod
-    def of(cls, model: Any) -> Endpoint:
+    def of(cls, model: Any, max_queue: int | None = None) -> Endpoint:
         """The endpoint of what a server is given.
 
         What has a method ``stream`` generates, and is served beside that if it can be.
         A model with a tokenizer writes texts. What has a method ``as_endpoint``, as a
         predictor of sets, says itself how it is served.
+
+        Args:
+            max_queue: Texts that may wait, where a ``TextStream`` is made here.
         """
         if isinstance(model, cls):
             return model
@@ -103,7 +106,8 @@ class Endpoint:
         if isinstance(model, TextStream):
             return cls(stream=model)
         if getattr(model, "tokenizer", None) is not None:
-            return cls(stream=TextStream(model))
+            waiting = {} if max_queue is None else {"max_queue": max_queue}
+            return cls(stream=TextStream(model, **waiting))
         if isinstance(model, Serving) or not callable(getattr(model, "stream", None)):
             return cls(model)
         return cls(model if callable(model) else None, stream=model)

@@ -122,7 +122,7 @@ class Registry:
                 )
         if isinstance(model, str | Path):
             model = _load(model)
-        endpoint = Endpoint.of(model)
+        endpoint = Endpoint.of(model, self._options.max_queue)
         if isinstance(endpoint.model, str | Path):
             endpoint = endpoint.of_model(_load(endpoint.model))
         owns_text = not isinstance(model, Endpoint | TextStream)
