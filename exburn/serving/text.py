@@ -87,6 +87,8 @@ class TextStream:
         slots: Texts that are written at once; 32 by default.
         cache: Memory for keys and values, as ``"2 GB"``; by default as many as 2,048
             tokens for each slot take, and at most half of the free memory.
+        cache_dtype: ``"int8"``: keys and values are kept in 8 bits, so that about twice
+            as many tokens fit.
         max_queue: Texts that may wait for a slot; one more gets 429.
         wait: Longest time to the first token, and between two; then the request gets
             504.
@@ -114,6 +116,7 @@ class TextStream:
         *,
         slots: int | None = None,
         cache: int | str | None = None,
+        cache_dtype: str | None = None,
         max_queue: int = 1024,
         wait: Any = "60 s",
     ):
@@ -133,7 +136,11 @@ class TextStream:
         self.max_prompt = check_optional(check_count, op, "max_prompt", max_prompt)
         plan = generation_plan(model)
         self._check_positions(plan.positions)
-        sizes = {"slots": slots, "cache": cache}
+        sizes: dict[str, Any] = {
+            "slots": slots,
+            "cache": cache,
+            "cache_dtype": cache_dtype,
+        }
         sizes = {name: size for name, size in sizes.items() if size is not None}
         if plan.why_not_cached is None:
             self.engine = TextEngine(model, max_queue=max_queue, **sizes)

@@ -56,8 +56,11 @@ class GenerationPlan:
         """The plan by which every step sees all tokens again."""
         return dataclasses.replace(self, why_not_cached=reason, last=None)
 
-    def with_cache_dtype(self, dtype: Any) -> GenerationPlan:
+    def with_cache_dtype(self, dtype: Any, op: str = _OP) -> GenerationPlan:
         """The plan whose cache has a dtype: ``"int8"``, or the model's if ``None``.
+
+        Args:
+            op: Whose argument that is.
 
         Raises:
             ArgumentError: There is no such cache, or none at all.
@@ -66,13 +69,13 @@ class GenerationPlan:
             return self
         if not isinstance(dtype, str) or dtype != "int8":
             raise ArgumentError(
-                _OP,
+                op,
                 'cache_dtype is "int8", or None for that of the model, received '
                 f"{dtype!r}",
             )
         if self.why_not_cached is not None:
             raise ArgumentError(
-                _OP, f"there is no cache for cache_dtype: {self.why_not_cached}"
+                op, f"there is no cache for cache_dtype: {self.why_not_cached}"
             )
         return dataclasses.replace(self, few_bits=True)
 

@@ -2,7 +2,8 @@
 
 A row's tokens lie in the pages that its table names, in their order. An array of a call
 of attention is ``[pages, tokens of a page, key heads, size]``, or, for the kernel of
-NVIDIA's GPUs, ``[key heads, pages, tokens of a page, size]``.
+NVIDIA's GPUs, ``[key heads, pages, tokens of a page, size]``. Those of int8 have the
+scales of the heads behind them, ``[pages, tokens of a page, key heads]`` each.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from jax import lax
 from exburn.layers.attention.scaled_dot_product import bound_scores
 from exburn.layers.contract.key_value_cache import Entry, KeyValueCache
 from exburn.runtime.kernels import paged_attention
+from exburn.runtime.kernels.cached_attention import round_heads
 
 
 class PagedCache(KeyValueCache):
     """The cache in a pass over some tokens of each row.
 
     Args:
-        entries: ``keys, values`` of each call of attention.
+        entries: ``keys, values`` of each call of attention, and scales of int8.
         tables: ``[rows, number]``: a row's pages; where it has none, the number of all
             pages, which is none.
         starts: ``[rows]``: position of the pass' first token.
@@ -48,10 +50,10 @@ class PagedCache(KeyValueCache):
 
     def attend(self, layer, query, key, value, *, whole, scale, window, soft_cap):
         name = self._name(layer)
-        keys, values = self.entries[name]
-        key, value = _sound(key.astype(keys.dtype), value.astype(values.dtype))
-        keys, values = self._with(keys, key), self._with(values, value)
-        self.entries[name] = keys, values
+        entry = self.entries[name]
+        arrays = _sound(key, value, entry)
+        keys, values, *scales = map(self._with, entry, arrays)
+        self.entries[name] = keys, values, *scales
         query = query * jnp.asarray(scale, query.dtype)
         if self._heads_first and paged_attention.fits(query, keys, values, window):
             lengths = self._starts + 1
@@ -62,14 +64,23 @@ class PagedCache(KeyValueCache):
         groups = key.shape[2]
         query = query.reshape(rows, count, groups, heads // groups, size)
         # Turned, so that products run over whole rows: twice as fast on a CPU.
-        keys, values = lax.optimization_barrier((self._read(keys), self._read(values)))
+        turned = lax.optimization_barrier(
+            [self._read(array) for array in (keys, values, *scales)]
+        )
+        keys, values, *scales = turned
+        if scales:
+            keys, values = keys.astype(query.dtype), values.astype(query.dtype)
         wide = jnp.promote_types(query.dtype, jnp.float32)
         scores = jnp.einsum(
             "rckhd,rksd->rkhcs", query, keys, preferred_element_type=wide
         )
+        if scales:
+            scores = scores * scales[0][:, :, None, None]
         scores = bound_scores(scores, soft_cap)
         seen = self._readable(window, count, keys.shape[2])[:, None, None]
         weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        if scales:
+            weights = weights * scales[1][:, :, None, None]
         out = jnp.einsum("rkhcs,rksv->rckhv", weights.astype(values.dtype), values)
         return out.reshape(rows, count, heads, -1)
 
@@ -125,11 +136,18 @@ class PagedCache(KeyValueCache):
         return self._masks[window]
 
 
-def _sound(keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Keys and values of which no value is NaN; the key is, instead.
+def _sound(keys: jax.Array, values: jax.Array, entry: Entry) -> Entry:
+    """What an entry takes of keys and values, of which no value is NaN; the key is.
 
     A weight of zero times NaN is NaN, whoever sees the value or not, and pages go from
     text to text. Scores by a key are taken away where they are not seen.
     """
+    key_type, value_type, *scales = (array.dtype for array in entry)
+    if not scales:  # other types may overflow
+        keys, values = keys.astype(key_type), values.astype(value_type)
     bad = ~jnp.isfinite(values).all(axis=-1, keepdims=True)
-    return jnp.where(bad, jnp.nan, keys), jnp.where(bad, 0, values)
+    keys, values = jnp.where(bad, jnp.nan, keys), jnp.where(bad, 0, values)
+    if not scales:
+        return keys, values
+    (key_bits, keys), (value_bits, values) = map(round_heads, (keys, values))
+    return key_bits, value_bits, keys, values

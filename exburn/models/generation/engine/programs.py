@@ -55,7 +55,8 @@ class CacheLayout:
     """The arrays of a cache.
 
     Attributes:
-        specs: Those of a page, by calls of attention: ``[page, key heads, size]``.
+        specs: Those of a page, by calls of attention: ``[page, key heads, size]``, and
+            of the scales of int8 without the last.
         vocabulary: Number of the model's scores.
         heads_first: Whether the heads are the first axis, and pages the second.
     """
@@ -71,14 +72,14 @@ class CacheLayout:
         ids = jax.ShapeDtypeStruct((1, page), jnp.int32)
 
         def read(groups: Any, ids: Any) -> tuple:
-            cache = PromptCache(page)
+            cache = PromptCache(page, plan.few_bits)
             scores = run_model(plan.split, groups, ids, cache)
             return cache.entries, scores
 
         entries, scores = jax.eval_shape(read, groups, ids)
         specs = {
             name: tuple(
-                jax.ShapeDtypeStruct((page, a.shape[1], a.shape[3]), a.dtype)
+                jax.ShapeDtypeStruct((page, a.shape[1], *a.shape[3:]), a.dtype)
                 for a in arrays
             )
             for name, arrays in entries.items()
@@ -96,10 +97,10 @@ class CacheLayout:
         """A state with so many pages."""
 
         def zeros(spec: jax.ShapeDtypeStruct) -> jax.Array:
-            page, heads, size = spec.shape
-            shape = (pages, page, heads, size)
+            page, heads, *size = spec.shape
+            shape = (pages, page, heads, *size)
             if self.heads_first:
-                shape = (heads, pages, page, size)
+                shape = (heads, pages, page, *size)
             return jnp.zeros(shape, spec.dtype)
 
         entries = jax.tree.map(zeros, self.specs)
@@ -112,6 +113,7 @@ class EnginePrograms:
     def __init__(self, programs: Programs, plan: GenerationPlan, heads_first: bool):
         self._programs, self._plan = programs, plan
         self._first, self._kind = heads_first, "_by_kernel" if heads_first else ""
+        self._kind += "_int8" if plan.few_bits else ""
 
     def read(self, groups: Any, state: EngineState, ids: Any, *args: Any) -> tuple:
         """The state after a piece of some prompts, and the tokens behind them.

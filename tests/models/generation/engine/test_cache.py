@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from exburn.models.generation.engine.cache import PagedCache
+from exburn.runtime.kernels.cached_attention import round_heads
 
 PAGES, PAGE, GROUPS, HEADS, SIZE = 40, 4, 2, 4, 16
 STARTS = np.array([0, 13, 30, 7])
@@ -18,13 +19,16 @@ def draw(shape, seed):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-def attend(heads_first, count, counts, spoil=None, **options):
+def attend(heads_first, count, counts, spoil=None, few_bits=False, **options):
     layer = types.SimpleNamespace(name="attention")
-    keys, values = (draw((PAGES, PAGE, GROUPS, SIZE), seed) for seed in (0, 1))
+    entry = [draw((PAGES, PAGE, GROUPS, SIZE), seed) for seed in (0, 1)]
+    if few_bits:
+        (keys, scales), (values, others) = map(round_heads, entry)
+        entry = [keys, values, scales, others]
     if heads_first:
-        keys, values = (a.transpose(2, 0, 1, 3) for a in (keys, values))
+        entry = [a.transpose(2, 0, 1, *range(3, a.ndim)) for a in entry]
     cache = PagedCache(
-        {"attention:1": (keys, values)},
+        {"attention:1": tuple(entry)},
         jnp.asarray(TABLES),
         jnp.asarray(STARTS),
         jnp.asarray(counts),
@@ -88,12 +92,30 @@ def test_both_layouts_read_what_a_row_has(count, window, soft_cap):
     assert changed == counts.sum()
 
 
-@pytest.mark.parametrize("heads_first", [False, True])
-def test_a_value_of_nan_reaches_those_alone_who_see_it(heads_first):
+@pytest.mark.parametrize("window, soft_cap", [(None, None), (5, 2.0)])
+def test_pages_of_int8_read_what_a_row_has_but_for_the_rounding(window, soft_cap):
+    counts = np.array([0, 3, 2, 1])
+    options = {"window": window, "soft_cap": soft_cap}
+    exact, _, _ = attend(False, 3, counts, **options)
+    out, entry, (_, key, _) = attend(False, 3, counts, few_bits=True, **options)
+    assert [a.dtype.name for a in entry] == ["int8", "int8", "float32", "float32"]
+    for row in (1, 2, 3):
+        seen = out[row, : counts[row]], exact[row, : counts[row]]
+        np.testing.assert_allclose(*seen, atol=0.03)
+    assert 0 < np.abs(out[1:, 0] - exact[1:, 0]).max()
+    at, page = STARTS[1] % PAGE, TABLES[1][STARTS[1] // PAGE]
+    whole = np.asarray(entry[0][page, at]) * np.asarray(entry[2][page, at])[:, None]
+    np.testing.assert_allclose(whole, key[1, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("heads_first, few_bits", [(0, 0), (1, 0), (0, 1)])
+def test_a_value_of_nan_reaches_those_alone_who_see_it(heads_first, few_bits):
     counts, options = np.full(4, 3), {"window": 2, "soft_cap": None}
-    out, (_, values), _ = attend(heads_first, 3, counts, spoil=(2, 1), **options)
+    options["few_bits"] = few_bits
+    out, entry, _ = attend(heads_first, 3, counts, spoil=(2, 1), **options)
     sound = np.isfinite(out).all(axis=(2, 3))
     expected = np.ones((4, 3), bool)
     expected[2, 1:] = False
     np.testing.assert_array_equal(sound, expected)
+    values = entry[3] if few_bits else entry[1]
     assert np.isfinite(values).all()

@@ -285,6 +285,24 @@ def test_clients_take_turns(engine, alone):
 
 
 # ------------------------------------------------------------------ the engine
+def test_pages_of_int8_hold_more_tokens_and_company_changes_no_text(model, alone):
+    prompts, texts = (list(rows)[1:5] for rows in alone)
+    options = {"page": 4, "cache_dtype": "int8"}
+    requests = [greedy(prompt, logprobs=0) for prompt in prompts]
+    with TextEngine(model, slots=2, prefill=16, **options) as engine:
+        answers = [a.result(120) for a in engine.write(requests)]
+        bytes_of_page = engine.statistics().page_bytes
+        single = engine.write(requests[3:])[0].result(120)
+    # 4 tokens, 2 heads of 4 numbers and a scale of 4 bytes, keys and values
+    assert bytes_of_page == 4 * 2 * (4 + 4) * 2
+    assert single.tokens.tolist() == answers[3].tokens.tolist()
+    np.testing.assert_allclose(single.logprobs, answers[3].logprobs, atol=1e-4)
+    same = sum(
+        a.tokens.tolist() == text for a, text in zip(answers, texts, strict=True)
+    )
+    assert same >= 3  # of 4 texts of a model whose scores are all alike
+
+
 def test_other_weights_write_other_texts(model, alone):
     prompts, texts = alone
     other = text_model(seed=4)
@@ -400,6 +418,8 @@ def test_refuses_models_and_caches_by_name(model):
         TextEngine(model, cache=100)
     with pytest.raises(ArgumentError, match="cache is a size such as"):
         TextEngine(model, cache="much")
+    with pytest.raises(ArgumentError, match='TextEngine: cache_dtype is "int8"'):
+        TextEngine(model, cache_dtype="int4")
     short = GPT2(WORDS, layers=1, width=16, heads=2, positions=8)
     with TextEngine(short, slots=1) as engine:
         with pytest.raises(ArgumentError, match="has 8 positions, fewer than the text"):
