@@ -62,6 +62,12 @@ def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
     return foreign and mixes_rows(call, target, pred)
 
 
+def compares_rows(loss: Any) -> bool:
+    """Whether a loss may do so: it is not ours, or gives one number a batch."""
+    foreign = is_foreign(loss) or is_foreign(getattr(loss, "fn", loss))
+    return foreign or loss.per_sample is False
+
+
 def metric_mixes_rows(metric: Any, target: Any, pred: Any) -> bool:
     """Whether a metric that is not ours, or made of such a function, may mix rows."""
     if is_foreign(metric):

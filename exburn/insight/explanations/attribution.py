@@ -156,6 +156,13 @@ def prepare_run(
     """The programs of a method, with all that can be wrong before they compile."""
     programs = require_predictor(model).preparer.programs
     width = fixed_batch_size(model) or min(width, inputs.rows)
+    if width > 1 and require_predictor(model).preparer.passes.mixes_rows("predict"):
+        raise ArgumentError(
+            OP,
+            "the model computes with the rows of a batch together, so that the score "
+            "of a row is not its own",
+            hint="explain(…, batch_size=1) explains each row as a batch of one.",
+        )
     step = jax.tree.map(lambda v: v[:1].repeat(width, 0), inputs.x)
     notes, code = survey(programs.split, step, attends=method == "attention")
     output_names = part_names(model)[1]

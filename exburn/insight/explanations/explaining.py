@@ -93,8 +93,9 @@ def explain(
             an image, a column of a table or a step of a sequence, side by side.
         position: Of attention, the position to which it flows: 0 is a class token's. By
             default that of the target, of scores with positions, else all, as a mean.
-        vocabulary: The words of tokens, by their number; of a model with a tokenizer
-            that tells them.
+        vocabulary: The words of tokens, by their number, of an input ``[rows, tokens]``
+            that an ``Embedding`` looks up, or that has integers; a model's tokenizer
+            tells them by default.
         batch_size: Rows of a step.
 
     Returns:
@@ -124,6 +125,13 @@ def explain(
     extras, words = _numbers(method, options), _words(self, vocabulary)
     inputs = read_inputs(self, x)
     run = prepare_run(self, inputs, method, options, output, width)
+    tokens = _token_inputs(inputs, run.scorer.tables, method)
+    if vocabulary is not None and not tokens:
+        raise ArgumentError(
+            _OP,
+            f"vocabulary is of values of tokens, and {method!r} gives no input any",
+            {"inputs": ", ".join(inputs.names)},
+        )
     if target is not None or len(run.score_shape) > 1:
         _targets(target, (inputs.rows, *run.score_shape))  # before any compile
     if baseline is not None:  # the rows of tables are not there yet
@@ -174,7 +182,7 @@ def explain(
         columns=inputs.columns,
         layer=run.scorer.layer,
         gaps=gaps,
-        texts=_texts(inputs, arrays, words),
+        texts={} if words is None else _texts(tokens, arrays, words),
     )
 
 
@@ -239,17 +247,28 @@ def _gaps(values: Mapping[str, np.ndarray], differences: np.ndarray) -> np.ndarr
     return np.abs(sums - differences) / scale
 
 
+def _token_inputs(
+    inputs: NamedInputs, tables: tuple[int, ...], method: str
+) -> dict[str, np.ndarray]:
+    """The inputs ``[rows, tokens]``, by name, whose tokens a method gives values."""
+    if method == "gradcam":
+        return {}
+    named = zip(inputs.names, inputs.leaves, strict=True)
+    return {
+        name: value.astype(np.int64)
+        for number, (name, value) in enumerate(named)
+        if value.ndim == 2 and (number in tables or value.dtype.kind in "iu")
+    }
+
+
 def _texts(
-    inputs: NamedInputs, arrays: Mapping[str, np.ndarray], words: Any
+    tokens: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray], words: Any
 ) -> dict[str, list[list[str]]]:
     """The texts of the tokens of each input that has one value for each of them."""
-    if words is None:
-        return {}
-    rows = dict(zip(inputs.names, inputs.leaves, strict=True))
     return {
-        name: [words(row.astype(np.int64)) for row in rows[name]]
+        name: [words(row) for row in tokens[name]]
         for name, value in arrays.items()
-        if value.shape == rows[name].shape and value.ndim == 2 and not inputs.columns
+        if name in tokens and value.shape == tokens[name].shape
     }
 
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from exburn.insight.explanations.scores import Scorer
 
+_NODES = 128  # of a part of the way
+
 Arrays = dict[str, Any]
 
 
@@ -117,13 +119,23 @@ def integrated_gradients(scorer: Scorer) -> Callable:
 def quadrature(steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of Gauss and Legendre for the interval from 0 to 1.
 
+    Many stand in parts of the interval with at most 128 each: to find more at once
+    takes minutes.
+
     Example:
         >>> nodes, weights = quadrature(3)
         >>> round(float((weights * nodes**2).sum()), 6)
         0.333333
     """
-    nodes, weights = np.polynomial.legendre.leggauss(steps)
-    return ((nodes + 1) / 2).astype(np.float32), (weights / 2).astype(np.float32)
+    parts, nodes, weights = -(-steps // _NODES), [], []
+    for part in range(parts):
+        count = (steps + part) // parts
+        places, shares = np.polynomial.legendre.leggauss(count)
+        nodes.append((part + (places + 1) / 2) / parts)
+        weights.append(shares / 2 / parts)
+    joined = np.stack([np.concatenate(nodes), np.concatenate(weights)])
+    places, shares = joined.astype(np.float32)
+    return places, shares
 
 
 def occlusion(scorer: Scorer) -> Callable:

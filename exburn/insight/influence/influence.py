@@ -6,13 +6,21 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.checks import check_choice, check_count, check_number, check_seed
 from exburn.core.printing import one_line
-from exburn.data import RaggedDataset, has_packed, has_padded, with_targets_like
+from exburn.data import (
+    RaggedDataset,
+    StreamDataset,
+    has_packed,
+    has_padded,
+    with_targets_like,
+)
 from exburn.diagnostics.finding import prepared_aside
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, warn
 from exburn.insight.influence.checkpoints import TrainingPoint, read_points
 from exburn.insight.influence.products import METHODS
 from exburn.insight.influence.result import Influence
@@ -26,6 +34,7 @@ from exburn.models.packing import PackedRequest, are_chats, fixed_length
 from exburn.models.preparing import fixed_batch_size, prepare
 from exburn.models.session import require_trainer
 from exburn.text.packing import BATCH_TOKENS, PackedDocuments, are_documents
+from exburn.training.batch_mixing import compares_rows
 from exburn.training.objective.likelihood import likelihood_loss
 from exburn.training.trainer import Trainer
 
@@ -42,7 +51,7 @@ def influence(
     on: tuple | None = None,
     method: str = "tracin",
     projection: int = 512,
-    damping: float = 0.1,
+    damping: float | None = None,
     checkpoints: Any = None,
     sample_weight: Any = None,
     batch_size: int | None = None,
@@ -75,7 +84,7 @@ def influence(
         projection: Numbers that stand for a gradient; by ``"datainf"`` for that of each
             weight.
         damping: :math:`λ` of ``"trak"`` and ``"datainf"``, as a part of the mean
-            eigenvalue of :math:`G^T G`.
+            eigenvalue of :math:`G^T G`; 0.1 by default.
         checkpoints: A folder of ``ModelCheckpoint``'s whole runs, or a list of files of
             weights, or of lists as of ``get_weights``. By ``"tracin"`` the scores are
             the sum of theirs, each times its learning rate: ``[(path, rate), …]``; by
@@ -113,6 +122,9 @@ def influence(
     trainer = require_trainer(self, _OP)
     method = check_choice(_OP, "method", method, METHODS)
     projection = check_count(_OP, "projection", projection)
+    if damping is not None and method == "tracin":
+        raise ArgumentError(_OP, "damping is of 'trak' and 'datainf', not of 'tracin'")
+    damping = 0.1 if damping is None else damping
     damping = check_number(_OP, "damping", damping, open_low=True)
     seed = check_seed(_OP, seed) or 0
     if batch_size is not None:
@@ -245,6 +257,37 @@ def _check_rows(trainer: Trainer, dataset: Any, first: Any, *, apart: bool) -> N
             "the model computes with the rows of a batch together, so that the loss of "
             "one row has no gradient of its own",
             hint="BatchNormalization is fine: it uses its running statistics here.",
+        )
+    if first[1] is not None and not isinstance(dataset, StreamDataset):
+        _try_losses(trainer, dataset.take(slice(2))[1])
+
+
+def _try_losses(trainer: Trainer, y: Any) -> None:
+    """Warns if the loss of two rows, with any outputs, is not made of that of each.
+
+    It is tried of losses that a user has written, or that give one number a batch.
+    """
+    objective, outputs = trainer.preparer.objective, trainer.preparer.passes.latest
+    tried = [one for term in objective.terms if compares_rows(one := term.loss)]
+    if not tried or outputs is None or len(jax.tree.leaves(y)[0]) < 2:
+        return
+    draws = np.random.default_rng(0)
+    some = [
+        draws.uniform(0.1, 0.9, (2, *spec.shape[1:])).astype(np.float32)
+        for spec in jax.tree.leaves(outputs.outputs)
+    ]
+
+    def loss(rows: slice) -> float:
+        target, preds = jax.tree.map(lambda v: jnp.asarray(v[rows]), (y, some))
+        none = [None] * len(preds)
+        with jax.numpy_dtype_promotion("standard"):
+            return float(objective.loss(target, (preds, none), None, none, None)[0])
+
+    both, total = loss(slice(2)), loss(slice(1)) + loss(slice(1, 2))
+    if not np.isclose(both, [total, total / 2], rtol=1e-3).any():
+        warn(
+            f"the loss {tried[0].name!r} compares the rows of a batch: influence is of "
+            "the loss of each row as a batch of one, which is another"
         )
 
 

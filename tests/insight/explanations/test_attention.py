@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import exburn
-from exburn import layers
+from exburn import applications, layers
 from exburn.applications import GPT2
 from exburn.errors import ArgumentError
 
 RNG = np.random.default_rng(4)
+RECORDED = Path(__file__).parents[1] / "recorded" / "rollout.npz"
 
 
 def softmax(scores):
@@ -84,6 +88,24 @@ def test_tokens_of_language_models_are_followed():
     named = model.explain(tokens, "attention", target=(3, 7), vocabulary=words)
     (texts,) = named.texts.values()
     assert "".join(texts[0]) == " ".join(f"w{number}" for number in tokens[0])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_the_flow_is_that_of_transformers(name, tmp_path):
+    with np.load(RECORDED) as file:
+        arrays, begin = dict(file), f"{name}/weights/"
+    (tmp_path / "config.json").write_text(str(arrays[f"{name}/config"]))
+    weights = {k.removeprefix(begin): v for k, v in arrays.items() if begin in k}
+    save_file(weights, tmp_path / "model.safetensors")
+    model = applications.from_pretrained(tmp_path)
+    x = tokens = arrays["tokens"]
+    if name == "bert":
+        x = {"input_ids": tokens, "attention_mask": arrays["mask"]}
+        x["token_type_ids"] = np.zeros_like(tokens)
+    for position in (0, 4, 6):
+        found = model.explain(x, "attention", target=(0, 0), position=position)
+        flow = arrays[f"{name}/flow"][:, position]
+        np.testing.assert_allclose(found.values, flow, atol=1e-6)
 
 
 def test_layers_that_have_no_positions_of_their_own_are_refused():

@@ -9,6 +9,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, DataError, UnknownNameError
+from exburn.insight.explanations.methods import quadrature
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "explanations.npz"
 
@@ -245,6 +246,8 @@ def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
         mlp.explain(x, "saliency", steps=3)
     with pytest.raises(ArgumentError, match="no convolution"):
         mlp.explain(x, "gradcam")
+    with pytest.raises(ArgumentError, match="gives no input any"):
+        mlp.explain(x, vocabulary=["so"])
     with pytest.raises(ArgumentError, match="axes of space"):
         cnn.explain(images, "gradcam", layer="dense")
     with pytest.raises(UnknownNameError, match="unknown layer 'third'"):
@@ -265,6 +268,25 @@ def test_what_cannot_be_explained_is_refused_before_a_program_is_compiled(
     with pytest.raises(ArgumentError, match="baseline of 'ids' must be finite"):
         model.explain(np.ones((2, 4), np.int32), "occlusion", baseline=0.5)
     assert model.explain(np.ones((2, 4), np.int32), "occlusion").values.shape == (2, 4)
+
+
+class MinusMean(layers.Layer):
+    def call(self, inputs):
+        return inputs - exburn.ops.mean(inputs, axis=0)
+
+
+def test_rows_that_are_computed_together_are_explained_one_by_one():
+    model = exburn.Sequential([exburn.Input((3,)), MinusMean(), layers.Dense(2)])
+    x = np.random.default_rng(0).normal(size=(2, 3))
+    with pytest.raises(ArgumentError, match="computes with the rows of a batch"):
+        model.explain(x, "saliency")
+    assert not model.explain(x, "saliency", batch_size=1).values.any()
+
+
+def test_many_steps_stand_in_parts():
+    nodes, weights = quadrature(300)
+    assert len({*nodes.tolist()}) == 300 and (np.diff(nodes) > 0).all()
+    np.testing.assert_allclose((weights * nodes**5).sum(), 1 / 6, rtol=1e-6)
 
 
 def test_a_baseline_of_another_shape_is_refused_before_scores(mlp, captum, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,23 @@ def test_several_inputs_and_outputs():
     np.testing.assert_allclose(np.diag(rows.scores), rows.self_influence, rtol=1e-4)
 
 
+def test_a_loss_that_compares_rows_is_warned_of():
+    losses = {
+        "plain": lambda y, p: exburn.ops.mean((y - p) ** 2),
+        "spread": lambda y, p: exburn.ops.mean((p - exburn.ops.mean(p)) ** 2),
+    }
+    for name, loss in losses.items():
+        model = linear()
+        model.compile("sgd", loss)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            rows = model.influence(X, Y)
+        assert any("compares the rows" in str(w.message) for w in found) == (
+            name == "spread"
+        )
+        assert rows.self_influence.any() == (name == "plain")
+
+
 class MinusMean(layers.Layer):
     def call(self, inputs):
         return inputs - exburn.ops.mean(inputs, axis=0)
@@ -224,7 +242,9 @@ def test_refusals_come_before_any_program(model):
     with pytest.raises(ArgumentError, match="tracin"):
         model.influence(X, Y, method="hessian")
     with pytest.raises(ArgumentError, match="damping"):
-        model.influence(X, Y, damping=0)
+        model.influence(X, Y, method="trak", damping=0)
+    with pytest.raises(ArgumentError, match="not of 'tracin'"):
+        model.influence(X, Y, damping=0.5)
     with pytest.raises(ArgumentError, match="projection"):
         model.influence(X, Y, projection=0)
     assert model.trace_counts == programs
