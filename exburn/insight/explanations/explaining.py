@@ -18,7 +18,6 @@ from exburn.insight.explanations.attribution import (
 )
 from exburn.insight.explanations.explanation import Explanation
 from exburn.insight.explanations.inputs import (
-    NamedInputs,
     read_baseline,
     read_inputs,
 )
@@ -125,13 +124,7 @@ def explain(
     extras, words = _numbers(method, options), _words(self, vocabulary)
     inputs = read_inputs(self, x)
     run = prepare_run(self, inputs, method, options, output, width)
-    tokens = _token_inputs(inputs, run.scorer.tables, method)
-    if vocabulary is not None and not tokens:
-        raise ArgumentError(
-            _OP,
-            f"vocabulary is of values of tokens, and {method!r} gives no input any",
-            {"inputs": ", ".join(inputs.names)},
-        )
+    tokens = _token_inputs(run, vocabulary)
     if target is not None or len(run.score_shape) > 1:
         _targets(target, (inputs.rows, *run.score_shape))  # before any compile
     if baseline is not None:  # the rows of tables are not there yet
@@ -247,18 +240,21 @@ def _gaps(values: Mapping[str, np.ndarray], differences: np.ndarray) -> np.ndarr
     return np.abs(sums - differences) / scale
 
 
-def _token_inputs(
-    inputs: NamedInputs, tables: tuple[int, ...], method: str
-) -> dict[str, np.ndarray]:
+def _token_inputs(run: AttributionRun, vocabulary: Any) -> dict[str, np.ndarray]:
     """The inputs ``[rows, tokens]``, by name, whose tokens a method gives values."""
-    if method == "gradcam":
-        return {}
+    tokens, inputs = {}, run.inputs
     named = zip(inputs.names, inputs.leaves, strict=True)
-    return {
-        name: value.astype(np.int64)
-        for number, (name, value) in enumerate(named)
-        if value.ndim == 2 and (number in tables or value.dtype.kind in "iu")
-    }
+    for number, (name, value) in enumerate(named):
+        looked_up = number in run.scorer.tables or value.dtype.kind in "iu"
+        if value.ndim == 2 and looked_up and run.method != "gradcam":
+            tokens[name] = value.astype(np.int64)
+    if vocabulary is not None and not tokens:
+        raise ArgumentError(
+            _OP,
+            f"vocabulary is of values of tokens, and {run.method!r} gives no input any",
+            {"inputs": ", ".join(inputs.names)},
+        )
+    return tokens
 
 
 def _texts(

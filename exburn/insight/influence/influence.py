@@ -122,10 +122,7 @@ def influence(
     trainer = require_trainer(self, _OP)
     method = check_choice(_OP, "method", method, METHODS)
     projection = check_count(_OP, "projection", projection)
-    if damping is not None and method == "tracin":
-        raise ArgumentError(_OP, "damping is of 'trak' and 'datainf', not of 'tracin'")
-    damping = 0.1 if damping is None else damping
-    damping = check_number(_OP, "damping", damping, open_low=True)
+    damping = _damping(method, damping)
     seed = check_seed(_OP, seed) or 0
     if batch_size is not None:
         batch_size = check_count(_OP, "batch_size", batch_size)
@@ -169,6 +166,14 @@ def influence(
     number = 0 if checkpoints is None else len(points)
     own, entries = np.sum(owns, axis=0), gradients.entries
     return Influence(method, own, values, total, entries, number, texts)
+
+
+def _damping(method: str, damping: float | None) -> float:
+    if damping is None:
+        return 0.1
+    if method == "tracin":
+        raise ArgumentError(_OP, "damping is of 'trak' and 'datainf', not of 'tracin'")
+    return check_number(_OP, "damping", damping, open_low=True)
 
 
 class DocumentRows(NamedTuple):
