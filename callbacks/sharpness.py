@@ -14,6 +14,8 @@ class Sharpness(Callback):
     It is the largest eigenvalue of the Hessian of the mean loss of some rows:
     ``model.curvature(x, y).top(1)``. Gradient descent with a rate ``r`` is stable in
     directions of less than ``2 / r``; with a large one, training stays about there.
+    It takes some 20 to 60 products with the Hessian, each of which costs about as much
+    as an epoch of training over these rows.
 
     Args:
         x, y: Rows to look at, as arrays: some hundreds will do.
@@ -22,7 +24,7 @@ class Sharpness(Callback):
         every: In which epochs: 5, or an ``Every`` of epochs; in all by default.
 
     Raises:
-        ArgumentError: As of ``model.curvature``, at the end of the first epoch.
+        ArgumentError: As of ``model.curvature``, before the first epoch.
         CallbackError: ``every`` counts something else than epochs.
 
     Example:
@@ -52,6 +54,9 @@ class Sharpness(Callback):
         self._data = {"x": x, "y": y, "sample_weight": sample_weight}
         self._data["batch_size"] = batch_size
         self.every = check_every("Sharpness", every, "epochs")
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self.model.curvature(**self._data)  # so that no epoch is lost to an error
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:

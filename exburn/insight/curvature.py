@@ -22,6 +22,7 @@ from exburn.insight.requirements import require_compiled_loss, require_trained_w
 from exburn.losses.residual import equation_of
 from exburn.models.network import Network
 from exburn.models.session import require_trainer
+from exburn.ops.derivatives import refused_derivatives
 from exburn.training.feed.chunking import FeedRequest, make_feed
 from exburn.training.numbers import holding
 from exburn.training.objective.likelihood import likelihood_loss
@@ -364,9 +365,10 @@ def curvature(
 
     Raises:
         NotCompiledError: ``compile`` was not called.
-        ArgumentError: The model trains nothing, has its own ``train_step``, or weights
-            that are no float32 or float64; the loss is not one of the outputs alone,
-            whose Gauss-Newton matrix is asked for.
+        ArgumentError: The model trains nothing, has its own ``train_step``, weights
+            that are no float32 or float64, or a layer without second derivatives, as
+            an ``ODE`` without ``adjoint="direct"``; the loss is not one of the outputs
+            alone, whose Gauss-Newton matrix is asked for.
         UnknownNameError: There is no such matrix.
         DataError, ShapeError, TargetError: The data do not fit the model.
 
@@ -475,7 +477,8 @@ class _Operator:
             with self._placement.scope():
                 model = self._arrays, by_path, self._totals
                 args, _ = self._placement.bind((*model, *chunk), 3)
-                sums = jax.device_get(self._program(*args))
+                with refused_derivatives("curvature"):
+                    sums = jax.device_get(self._program(*args))
             weight, loss = weight + float(sums[0]), loss + float(sums[1])
             gradient += self.flatten(sums[2])
             product += self.flatten(sums[3])

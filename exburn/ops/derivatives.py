@@ -7,7 +7,8 @@ a ``compute_loss`` or ``train_step``, and under ``jax.jit`` and ``jax.vmap``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -124,7 +125,8 @@ def jvp(
         The value and the derivative; the second part of the pair, too, if there is one.
 
     Raises:
-        ArgumentError: ``primals`` or ``tangents`` is not a list or tuple.
+        ArgumentError: ``primals`` or ``tangents`` is not a list or tuple, or the
+            function has no derivatives in forward mode.
         GraphError: They hold symbols.
 
     Example:
@@ -141,7 +143,8 @@ def jvp(
             )
     _refuse_symbols("jvp", (primals, tangents))
     primals, tangents = (tuple(map(_arrays, part)) for part in (primals, tangents))
-    return jax.jvp(fun, primals, tangents, has_aux=has_aux)
+    with refused_derivatives("jvp"):
+        return jax.jvp(fun, primals, tangents, has_aux=has_aux)
 
 
 @api_boundary
@@ -307,9 +310,30 @@ def _derivative(
         for place in ordered:
             values[place] = _arrays(args[place])
             _check_argument(name, values[place], place, real)
-        return make(ordered if several else ordered[0])(*values, **kwargs)
+        with refused_derivatives(name):
+            return make(ordered if several else ordered[0])(*values, **kwargs)
 
     return derivative
+
+
+@contextlib.contextmanager
+def refused_derivatives(op: str) -> Iterator[None]:
+    """Names derivatives that something in a function does not have.
+
+    Raises:
+        ArgumentError: Something has gradients, and no derivatives in forward mode.
+    """
+    try:
+        yield
+    except (TypeError, NotImplementedError) as error:
+        if not any(name in str(error) for name in ("custom_vjp", "custom_lin")):
+            raise
+        raise ArgumentError(
+            op,
+            "something in the function has no derivatives in forward mode",
+            {"reason": str(error)},
+            hint="layers.ODE has the others with adjoint='direct'.",
+        ) from error
 
 
 def _arrays(value: Any) -> Any:

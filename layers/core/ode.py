@@ -14,7 +14,8 @@ from exburn.core import forward_context
 from exburn.core.checks import check_choice, check_count, check_number
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
-from exburn.errors import ArgumentError, ShapeError, require
+from exburn.errors import ArgumentError, ShapeError, require, warn
+from exburn.layers.contract.host import is_traced
 from exburn.module.layer import Layer
 from exburn.module.layer_options import LayerOptions
 from exburn.module.stateless import bind_arrays
@@ -67,7 +68,7 @@ class ODE(Layer):
         atol: Absolute tolerance of a step.
         step_size: A fixed step, instead of steps chosen by the tolerances.
         max_steps: Steps that a row may take. The whole result of a row that needs more
-            is NaN, and so are its gradients.
+            is NaN, and so are its gradients; a call outside of programs warns of it.
         adjoint: How gradients are computed: ``"recursive"`` goes back through the steps
             with checkpoints, ``"direct"`` keeps all of them, ``"backsolve"`` solves the
             adjoint equation backward: the least memory, and gradients that are only
@@ -198,7 +199,18 @@ class ODE(Layer):
             )
         )
         solve = self._solver(training, dtype)
-        return self.cast(jax.vmap(solve, (0, 0, None))(y, real, weights))
+        solution = jax.vmap(solve, (0, 0, None))(y, real, weights)
+        if not is_traced(solution):
+            self._warn_of_rows(np.isnan(solution).any(tuple(range(1, solution.ndim))))
+        return self.cast(solution)
+
+    def _warn_of_rows(self, broken: np.ndarray) -> None:
+        if len(rows := np.flatnonzero(broken)):
+            warn(
+                f"{self.name}: {len(rows)} of {len(broken)} rows, row {rows[0]} first, "
+                f"need more than max_steps={self.max_steps} and are NaN\n"
+                "  → Raise max_steps or the tolerances; stiff: solver='kvaerno5'."
+            )
 
     def _solver(self, training: Any, dtype: Any) -> Any:
         """The solution for one row, a function of its first state and the weights."""

@@ -8,9 +8,16 @@ from jax.flatten_util import ravel_pytree
 from tests.distribution.devices import on_devices
 
 import exburn
-from exburn import layers
+from exburn import layers, losses
+from exburn.applications import GPT2
 from exburn.distribution import FSDP, DataParallel, set_distribution
-from exburn.errors import ArgumentError, CallbackError, DataError, ModelFormatError
+from exburn.errors import (
+    ArgumentError,
+    CallbackError,
+    DataError,
+    ModelFormatError,
+    ShapeError,
+)
 from exburn.insight.curvature import (
     Curvature,
     lanczos_quadrature,
@@ -253,6 +260,49 @@ def test_a_matrix_that_is_none_is_refused():
         network().curvature(X, Y, matrix="fisher")
 
 
+@jax.custom_vjp
+def one_way(x):
+    return x * x
+
+
+one_way.defvjp(lambda x: (x * x, x), lambda x, slope: (2 * x * slope,))
+
+
+def test_a_layer_without_derivatives_in_forward_mode_is_refused():
+    model = exburn.Sequential([exburn.Input((5,)), layers.Dense(2)])
+    model.add(layers.Lambda(one_way))
+    model.compile("sgd", "mse")
+    with pytest.raises(ArgumentError, match="no derivatives in forward mode"):
+        model.curvature(X, Y, matrix="gauss_newton")
+
+
+def test_products_of_a_transformer_are_differences_of_gradients():
+    tokens = RANDOM.integers(1, 20, (6, 5))
+    targets, found = np.roll(tokens, -1, 1), {}
+    for policy in ("float32", "mixed_bfloat16"):
+        model = GPT2(20, layers=1, width=8, heads=2, positions=5, dtype=policy)
+        model.compile("sgd", losses.SparseCategoricalCrossentropy(from_logits=True))
+        draws = np.random.default_rng(1)
+        weights = [draws.normal(0, 0.5, w.shape) for w in model.get_weights()]
+        model.set_weights(weights)
+        found[policy] = model, model.curvature(tokens, targets, batch_size=4)
+    model, curvature = found["float32"]
+    top, (vector,) = curvature.top(1, vectors=True)
+    product, gradients = curvature.product(vector), []
+    for step in (1e-3, -1e-3):
+        for variable in model.trainable_variables:
+            variable.assign_add(step * vector[variable.path])
+        moved = model.curvature(tokens, targets)._operator.loss_and_gradient()[1]
+        gradients.append(moved)
+        for variable in model.trainable_variables:
+            variable.assign_sub(step * vector[variable.path])
+    differences = (gradients[0] - gradients[1]) / 2e-3
+    flat = np.concatenate([part.ravel() for part in product.values()])
+    np.testing.assert_allclose(flat, differences, atol=5e-3 * np.abs(flat).max())
+    rough = found["mixed_bfloat16"][1].top(1)
+    np.testing.assert_allclose(rough, top, rtol=0.05)
+
+
 def test_sharpness_is_logged_along_training():
     model = classifier()
     classes = np.arange(22) % 3
@@ -263,5 +313,11 @@ def test_sharpness_is_logged_along_training():
     assert history.history["sharpness"][-1] == pytest.approx(last, rel=1e-3)
     plain = classifier().fit(X, classes, epochs=4, verbose=0)
     assert history.history["loss"] == plain.history["loss"]
+    epochs = []
+    narrow = [exburn.callbacks.Sharpness(X[:, :3], classes)]
+    narrow.append(exburn.callbacks.LambdaCallback(on_epoch_begin=epochs.append))
+    with pytest.raises(ShapeError):
+        classifier().fit(X, classes, verbose=0, callbacks=narrow)
+    assert not epochs
     with pytest.raises(CallbackError, match="every"):
         exburn.callbacks.Sharpness(X, classes, every="step")

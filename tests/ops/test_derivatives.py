@@ -130,7 +130,16 @@ def test_places_and_symbols_are_checked(name):
         derivative(ops.sin)(keras.Input((3,)))
 
 
+@jax.custom_vjp
+def one_way(x):
+    return x * x
+
+
+one_way.defvjp(lambda x: (x * x, x), lambda x, slope: (2 * x * slope,))
+
 REFUSALS = [
+    (lambda: ops.jvp(one_way, (X,), (X,)), errors.ArgumentError, "in forward mode"),
+    (lambda: ops.jacfwd(one_way)(X), errors.ArgumentError, "in forward mode"),
     (lambda: ops.grad(ops.sin)(3), errors.DTypeError, "int32"),
     (lambda: ops.grad(lambda z: z * z)(Z), errors.DTypeError, "complex64"),
     (lambda: ops.value_and_grad(ops.sin)(Z), errors.DTypeError, "complex64"),

@@ -143,9 +143,7 @@ def explain(
         scores, outputs, rows = run.look()
         scores = scores.reshape(inputs.rows, *run.score_shape)
         targets = _targets(target, scores.shape, scores)
-        picked = np.take_along_axis(
-            scores.reshape(len(scores), -1), targets[:, None], 1
-        )[:, 0]
+        picked = scores.reshape(len(scores), -1)[np.arange(len(scores)), targets]
         features = {str(i): v for i, v in enumerate(inputs.leaves)} | rows
         if "baseline" in _OPTIONS[method]:
             base = read_baseline(options.get("baseline", 0.0), inputs, features)

@@ -171,6 +171,8 @@ def test_rows_that_need_more_steps_are_nan_and_those_that_fill_up_do_not_count()
     def total(x):
         return layer(x).sum((1, 2))
 
+    with pytest.warns(UserWarning, match="1 of 3 rows, row 1 first, need more than"):
+        layer(x)
     y, pull = jax.vjp(total, x)
     np.testing.assert_array_equal(np.isnan(y), [False, True, False])
     np.testing.assert_array_equal(
