@@ -12,7 +12,7 @@ import exburn
 from exburn import layers
 from exburn.data import PackedTokens
 from exburn.errors import LayoutError
-from exburn.models import planning
+from exburn.models import compiling, planning
 
 ROWS, WORDS = 6, 40
 
@@ -28,7 +28,7 @@ def decoder(window=None, **options):
         "key_value_heads": 2,
         "mlp_width": 24,
     }
-    return Llama(WORDS, **sizes, sliding_window=window, **options)
+    return Llama(WORDS, **sizes | options, sliding_window=window)
 
 
 def encoder():
@@ -66,6 +66,7 @@ MODELS = {
     "decoder": (decoder, 32),
     "uneven": (decoder, 37),
     "window": (lambda: decoder(5), 32),
+    "deep": (lambda: decoder(layers=4), 32),
     "encoder": (encoder, 30),
     "classifier": (classifier, 32),
 }
@@ -120,6 +121,14 @@ alone = functools.cache(train)
 def test_the_numbers_of_one_device(case):
     name, mesh, options = CASES[case]
     assert_close(train(name, mesh, **options), alone(name, **options), 2e-5)
+
+
+@on_devices
+def test_what_goes_into_blocks_waits_on_the_host():
+    """As a GPU would: a CPU's memory is the host's, where `compile` refuses it."""
+    with unittest.mock.patch.object(compiling, "_check_remat"):
+        found = train("deep", {"context": 2}, remat="offload")
+    assert_close(found, alone("deep"))
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
