@@ -31,6 +31,8 @@ CASES = {  # parts, targets, sources, what is seen, what is masked
     "window both ways": (4, 16, 16, {"window": 3}, ""),
     "documents": (4, 16, 16, CAUSAL, "owners"),
     "documents in a window": (4, 16, 16, CAUSAL | {"window": 6}, "owners"),
+    "documents in tiles": (2, 64, 64, CAUSAL, "owners"),
+    "window in tiles": (2, 64, 64, CAUSAL | {"window": 20}, ""),
     "filled up": (4, 15, 15, {}, "masks"),
     "filled up and bounded": (4, 16, 16, CAUSAL | {"soft_cap": 2.0}, "masks"),
 }
@@ -96,9 +98,10 @@ def test_blocks_of_one_document_need_no_mask():
 
 
 def as_on_a_gpu():
-    """In the block, the plain form stands in for cuDNN's kernel."""
+    """In the block, the plain form stands in for cuDNN's kernel, in small tiles."""
     return unittest.mock.patch.multiple(
         ring_module,
+        TILE=8,
         attend_block_by_cudnn=attend_as_cudnn,
         differentiate_block_by_cudnn=differentiate_as_cudnn,
     )

@@ -12,7 +12,8 @@ everything else sees positions in their order.
 Replaces: attention over whole rows, where a mesh divides them.
 
 Runs: where `ring_fits` says so. Blocks that no query sees are skipped, and behind a
-causal window they are not even sent. Blocks that need no mask go by cuDNN's kernel.
+causal window they are not even sent. Blocks that need no mask go by cuDNN's kernel;
+where windows or documents say which, in tiles.
 
 Sources: Liu et al., *Ring Attention with Blockwise Transformers for Near-Infinite
 Context*, 2023; Brandon et al., *Striped Attention*, 2023.
@@ -44,6 +45,7 @@ from exburn.runtime.kernels.ring_blocks import (
 )
 from exburn.runtime.sharding.current import sequence_division
 
+TILE = 2048  # positions, at least, of blocks whose form is found at run time
 _CUDNN_UNIT = 8  # positions: blocks that cuDNN's kernel takes are multiples of it
 _TOGETHER = (Side(0, None),) * 2  # of blocks whose queries and keys begin together
 _BLIND, _UNREAD = -(2**30), 1 - 2**30  # owners: of queries and of keys without any
@@ -308,6 +310,13 @@ def _weight(part, total):
     return jnp.exp(part - total).swapaxes(1, 2)[..., None]
 
 
+class _Span(NamedTuple):
+    """Positions of a device, from a start among its own on."""
+
+    start: Any
+    size: int
+
+
 class _Turn:
     """One device of the ring: its pieces, and what it meets."""
 
@@ -357,31 +366,32 @@ class _Turn:
         places = [(at, (at + times) % size) for at in range(size)]
         return jax.tree.map(lambda x: lax.ppermute(x, self.ring.axis, places), tree)
 
-    def piece(self, x, at: Any, axis: int):
-        """One of the pieces of an array of this device."""
-        size = x.shape[axis] // self.count
-        return lax.dynamic_slice_in_dim(x, at * size, size, axis)
+    def piece(self, x, at: _Span, axis: int):
+        """Some positions of an array of this device."""
+        return lax.dynamic_slice_in_dim(x, at.start, at.size, axis)
 
-    def put(self, x, new, at: Any, axis: int):
-        """An array of this device with a new piece."""
-        return lax.dynamic_update_slice_in_dim(x, new, at * new.shape[axis], axis)
+    def put(self, x, new, at: _Span, axis: int):
+        """An array of this device with new values of some positions."""
+        return lax.dynamic_update_slice_in_dim(x, new, at.start, axis)
 
-    def add(self, x, new, at: Any, axis: int):
+    def add(self, x, new, at: _Span, axis: int):
         return self.put(x, self.piece(x, at, axis) + new, at, axis)
 
     # ------------------------------------------------------------------ blocks
-    def _starts(self, step, q: Any, k: Any):
+    def _starts(self, step, q: _Span, k: _Span):
         """The positions of the first query and the first key of a block."""
 
         def start(place, at, size):
             if not self.ring.zigzag:
-                return place * size
-            return size * jnp.where(at == 0, place, 2 * self.ring.size - 1 - place)
+                return place * size + at
+            piece = jnp.where(at < size, place, 2 * self.ring.size - 1 - place)
+            return size * piece + at % size
 
         other = (self.place - step) % self.ring.size
-        return start(self.place, q, self.targets), start(other, k, self.sources)
+        firsts = start(self.place, q.start, self.targets)
+        return firsts, start(other, k.start, self.sources)
 
-    def block(self, step, q: Any, k: Any, own, other):
+    def block(self, step, q: _Span, k: _Span, own, other):
         """Query, key, value and both sides of a block."""
         (query, owns), (key, value, read) = own, other
         first, start = self._starts(step, q, k)
@@ -418,58 +428,69 @@ class _Turn:
         """The carry after all blocks of a step that some query sees.
 
         Blocks are "whole", where each query sees each key; "diagonal", where queries
-        and keys begin together; or "masked".
+        and keys begin together; or "masked". Where positions alone say which, that is
+        known now; windows and owners say it when the program runs, tile by tile.
         """
-        for q, k, form in self._blocks(step):
-            if form is not None and owns is None:
+        if owns is None and self.ring.seen.window is None:
+            for queries, keys, form in self._blocks(step):
+                q = _Span(queries * self.targets, self.targets)
+                k = _Span(keys * self.sources, self.sources)
                 carry = block(form, q, k, carry)
-                continue
-            sides = (None, None)
-            if owns is not None:
-                sides = self.piece(owns, q, 1), self.piece(read, k, 1)
-            some, better = self._conditions(step, q, k, form, *sides)
-            number = jnp.where(better, 2, jnp.where(some, 1, 0))
-            forms = [
-                functools.partial(block, form, q, k)
-                for form in ("masked", form or "whole")
-            ]
-            carry = lax.switch(number, [lambda carry: carry, *forms], carry)
+            return carry
+        height, width = _tile(self.targets), _tile(self.sources)
+        rows = self.count * self.targets // height
+        columns = self.count * self.sources // width
+        diagonal = ["diagonal"] if self.ring.seen.causal else []
+        forms = ["masked", "whole", *diagonal]
+
+        def tile(carry, number):
+            q = _Span(number // columns * height, height)
+            k = _Span(number % columns * width, width)
+            calls = [functools.partial(block, form, q, k) for form in forms]
+            which = self._form(step, q, k, owns, read)
+            return lax.switch(which, [lambda carry: carry, *calls], carry), None
+
+        carry, _ = lax.scan(tile, carry, jnp.arange(rows * columns))
         return carry
 
-    def _blocks(self, step) -> list[tuple[Any, Any, str | None]]:
-        """Which pieces meet, and in which form, if positions alone say so."""
-        seen = self.ring.seen
-        own = isinstance(step, int) and step == 0
-        if self.ring.zigzag:
-            if own:
-                return [(0, 0, "diagonal"), (1, 0, "whole"), (1, 1, "diagonal")]
-            # The late piece sees all of each early one; beside that one piece sees the
-            # other device's of its kind: early ones have their order, late ones not.
-            late = jnp.where((self.place - step) % self.ring.size > self.place, 1, 0)
-            return [(1, 0, "whole"), (late, late, "whole")]
-        if seen.window is None:
+    def _blocks(self, step) -> list[tuple[Any, Any, str]]:
+        """Which pieces of queries and keys meet, and in which form."""
+        if not self.ring.zigzag:
             return [(0, 0, "whole")]
-        return [(0, 0, "diagonal" if own and seen.causal else None)]
+        if isinstance(step, int) and step == 0:
+            return [(0, 0, "diagonal"), (1, 0, "whole"), (1, 1, "diagonal")]
+        # The late piece sees all of each early one; beside that one piece sees the
+        # other device's of its kind: early ones have their order, late ones not.
+        late = jnp.where((self.place - step) % self.ring.size > self.place, 1, 0)
+        return [(1, 0, "whole"), (late, late, "whole")]
 
-    def _conditions(self, step, q, k, form, owns, read) -> tuple[Any, Any]:
-        """Whether some query sees a key, and whether no mask is needed for a form."""
-        some = better = np.bool_(True)
-        if form is None:
-            some, better = self._near(*self._starts(step, q, k))
+    def _form(self, step, q: _Span, k: _Span, owns, read) -> Any:
+        """The number of a block's form: 0 skipped, 1 masked, 2 whole, 3 diagonal."""
+        seen, (first, start) = self.ring.seen, self._starts(step, q, k)
+        last, stop = first + q.size - 1, start + k.size - 1
+        some = whole = alike = np.bool_(True)
+        if seen.causal:
+            some, whole = start <= last, stop <= first
+        if seen.window is not None:
+            some &= jnp.maximum(first - stop, start - last) < seen.window
+            whole &= jnp.maximum(last - start, stop - first) < seen.window
         if owns is not None:
-            lows, highs = owns.min(1), owns.max(1)
-            others, tops = read.min(1), read.max(1)
+            owns, read = self.piece(owns, q, 1), self.piece(read, k, 1)
+            lows, highs, others, tops = (
+                owns.min(1),
+                owns.max(1),
+                read.min(1),
+                read.max(1),
+            )
             some &= ((lows <= tops) & (others <= highs)).any()
-            better &= ((lows == tops) & (others == highs) & (lows == highs)).all()
-        return some, better
+            alike = ((lows == tops) & (others == highs) & (lows == highs)).all()
+        number = jnp.where(whole & alike, 2, jnp.where(some, 1, 0))
+        if not seen.causal:
+            return number
+        return jnp.where((first == start) & alike, 3, number)
 
-    def _near(self, first, start) -> tuple[Any, Any]:
-        """Whether some query is near enough to a key, and whether all are to all."""
-        causal, window = self.ring.seen.causal, self.ring.seen.window
-        assert window is not None  # else positions alone say it
-        last, stop = first + self.targets - 1, start + self.sources - 1
-        some = jnp.maximum(first - stop, start - last) < window
-        whole = jnp.maximum(last - start, stop - first) < window
-        if causal:
-            some, whole = some & (start <= last), whole & (stop <= first)
-        return some, whole
+
+def _tile(size: int) -> int:
+    """Positions of a tile, of which a piece has a whole number."""
+    counts = range(max(size // TILE, 1), 0, -1)
+    return size // next(n for n in counts if size % (n * _CUDNN_UNIT) == 0 or n == 1)
