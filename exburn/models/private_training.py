@@ -184,11 +184,20 @@ def privacy_spent(model: Network) -> PrivacySpent | None:
     run = model._training_session
     if (privacy := run.privacy) is None:
         return None
-    spending = run.spent if run.private_fit is None else run.private_fit.tally()
+    spending = spending_of(run)
     steps = sum(one.steps for one in spending)
     epsilon = privacy.epsilon_of(spending)
     totals = epsilon, privacy.delta, privacy.clip, steps, tuple(spending)
     return PrivacySpent(*totals, norms=dict(run.preparer.program_cache.norms))
+
+
+def spending_of(run: Any) -> list[Spending]:
+    """What was spent on a model's weights, also while a ``fit`` is under way.
+
+    Args:
+        run: The model's ``_training_session``.
+    """
+    return run.spent if run.private_fit is None else run.private_fit.tally()
 
 
 def privacy_config(privacy: Privacy | None) -> dict[str, Any] | None:

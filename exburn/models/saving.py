@@ -18,7 +18,11 @@ from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
 from exburn.models.network import Network
-from exburn.models.private_training import privacy_config, privacy_from_config
+from exburn.models.private_training import (
+    privacy_config,
+    privacy_from_config,
+    spending_of,
+)
 from exburn.models.session import require_hook
 from exburn.module.building import require_built
 from exburn.module.layer import Layer
@@ -196,7 +200,7 @@ def _privacy_of(run: Any) -> dict[str, Any]:
     """The ``privacy`` of ``compile``, with what was spent since."""
     if run.privacy is None:
         return {}
-    return {"privacy": dataclasses.replace(run.privacy, spent=tuple(run.spent))}
+    return {"privacy": dataclasses.replace(run.privacy, spent=tuple(spending_of(run)))}
 
 
 def compile_from_config(self: Any, config: Mapping[str, Any]) -> None:

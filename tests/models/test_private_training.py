@@ -112,6 +112,16 @@ def test_files_and_copies_go_on_counting(trained, tmp_path):
                 other.fit(X, Y, batch_size=10, epochs=1, verbose=0)
 
 
+def test_files_that_are_written_meanwhile_count_the_steps_so_far(tmp_path):
+    model = private(plain_noise(1.0))
+    write = callbacks.ModelCheckpoint(tmp_path / "{epoch}.exburn")
+    model.fit(X, Y, batch_size=20, epochs=2, verbose=0, callbacks=[write])
+    for epoch in (1, 2):
+        other = exburn.load_model(tmp_path / f"{epoch}.exburn")
+        assert other.privacy.steps == 3 * epoch
+    assert other.privacy == model.privacy
+
+
 def test_a_stopped_training_leaves_the_rest_of_its_epsilon():
     model = private(exburn.Privacy(epsilon=4, delta=1e-3))
 
