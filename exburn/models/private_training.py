@@ -223,6 +223,8 @@ def _refusal(op: str, what: str) -> ArgumentError:
             " batch_size may have all rows of an update: they are taken in turns that "
             "fit in memory."
         )
+    if "tokens" in what:
+        hint = "accumulate='means' takes the mean over the tokens of each row."
     return ArgumentError(
         op,
         f"{what} cannot be combined with privacy=: DP-SGD draws rows at random, and "

@@ -24,6 +24,7 @@ from jax import lax
 
 from exburn.runtime.kernels.dispatch import is_ampere
 
+_OFFSETS = 9  # of a window, whose inputs are taken one after another
 DTYPES = {jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16)}
 
 
@@ -139,7 +140,16 @@ def has_few_positions(equation: Any, at: int) -> bool:
     places = equation.params["dimension_numbers"].rhs_spec
     features, width = (kernel.shape[axis] for axis in places[:2])
     of_group = features // equation.params["feature_group_count"]
+    if (offsets := math.prod(_window_of(equation, at))) > _OFFSETS:
+        width *= offsets
     return is_between(out.size // features, width, of_group)
+
+
+def _window_of(equation: Any, at: int) -> list[int]:
+    """Sizes of a convolution's window."""
+    kernel = equation.invars[at].aval.shape
+    places = equation.params["dimension_numbers"].rhs_spec
+    return [kernel[axis] for axis in places[2:]]
 
 
 def convolution_gradient(
@@ -151,7 +161,6 @@ def convolution_gradient(
     which takes seven times as long on a GPU.
     """
     windows = Windows(equation, at, x, slope)
-    kernel, places = equation.invars[at].aval.shape, windows.numbers.rhs_spec
     # [groups, offsets · in, out]
     gradient = jnp.einsum(
         "kti,kto->kio",
@@ -160,12 +169,11 @@ def convolution_gradient(
         preferred_element_type=jnp.float32,
     )
     groups, _, out = gradient.shape
-    sizes = [kernel[axis] for axis in places[2:]]
-    gradient = gradient.reshape(groups, *sizes, -1, out)
+    gradient = gradient.reshape(groups, *_window_of(equation, at), -1, out)
     last = gradient.ndim - 1
     gradient = gradient.transpose(0, last, last - 1, *range(1, last - 1))
     gradient = gradient.reshape(-1, *gradient.shape[2:])  # [out, in, *window]
-    return lax.transpose(gradient, [*np.argsort(places)])
+    return lax.transpose(gradient, [*np.argsort(windows.numbers.rhs_spec)])
 
 
 class Windows:
@@ -198,21 +206,47 @@ class Windows:
         self._x = lax.pad(x, zero, [(0, 0, 0), (0, 0, 0), *pads])
         self._strides, self._sizes = params["window_strides"], slope.shape[2:]
         self.slope = _in_groups(slope, self._groups)
-        kernel = equation.invars[at].aval.shape
-        window = [kernel[axis] for axis in self.numbers.rhs_spec[2:]]
+        self._window = _window_of(equation, at)
+        self._spreads = params["rhs_dilation"]
         self._begins = [
-            [o * d for o, d in zip(offset, params["rhs_dilation"], strict=True)]
-            for offset in np.ndindex(*window)
+            [o * d for o, d in zip(offset, self._spreads, strict=True)]
+            for offset in np.ndindex(*self._window)
         ]
         seen, positions = math.prod(self._x.shape[2:]), math.prod(self._sizes)
         self.overlap = seen**2 < len(self._begins) * positions**2
 
     def parts(self) -> list[jax.Array]:
-        """The inputs of each offset of the window, as of ``squared_norm``."""
+        """The inputs of each offset of the window, as of ``squared_norm``.
+
+        Those of many offsets are one part.
+        """
+        if len(self._begins) > _OFFSETS:
+            return [self._in_one()]
         return [
             _in_groups(self._cut(self._x, begin, [2]), self._groups)
             for begin in self._begins
         ]
+
+    def _in_one(self) -> jax.Array:
+        """Inputs of all offsets, ``[groups, positions, offsets · in]``.
+
+        Slices of one axis after another are fewer than those of each offset.
+        """
+        x = self._x
+        for axis, (size, count) in enumerate(
+            zip(self._sizes, self._window, strict=True)
+        ):
+            step, spread = self._strides[axis], self._spreads[axis]
+            reach = (size - 1) * step + 1
+            cuts = [
+                lax.slice_in_dim(x, o * spread, o * spread + reach, step, 2 + axis)
+                for o in range(count)
+            ]
+            x = jnp.stack(cuts, -1)
+        rows, channels, groups = *x.shape[:2], self._groups
+        offsets = len(self._begins)
+        x = x.reshape(rows, groups, channels // groups, -1, offsets)
+        return x.transpose(1, 0, 3, 4, 2).reshape(*self.slope.shape[:2], -1)
 
     def between(self) -> jax.Array:
         """Products of windows with each other, ``[groups, positions, positions]``."""

@@ -27,7 +27,7 @@ from exburn.training.privacy.ghost_norms import (
 
 _CALLS = "jit", "pjit"
 _CAST = "convert_element_type"
-_VIEWS = frozenset(["reshape", "transpose", "squeeze", "concatenate", _CAST])
+_VIEWS = frozenset(["reshape", "transpose", "squeeze", "rev", "concatenate", _CAST])
 
 Values = dict[Any, Any]
 

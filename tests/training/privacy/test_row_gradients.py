@@ -105,6 +105,32 @@ CASES = {
         IMAGES,
         "w",
     ),
+    "wide": (
+        lambda p, x: convolve(
+            x[None], p["w"], window_strides=(2, 1), rhs_dilation=(1, 2)
+        ),
+        {"w": (4, 3, 4, 3)},
+        IMAGES,
+        "w",
+    ),
+    "wide of groups": (
+        lambda p, x: convolve(x, p["w"], feature_group_count=2),
+        {"w": (4, 3, 2, 6)},
+        normal(ROWS, 2, 5, 4, 4),
+        "w",
+    ),
+    "patches": (
+        lambda p, x: convolve(x[None], p["w"], window_strides=(4, 3), padding="VALID"),
+        {"w": (4, 3, 2, 8)},
+        normal(ROWS, 8, 6, 2),
+        "w",
+    ),
+    "reversed": (
+        lambda p, x: convolve(x[None], p["w"][::-1, ::-1]),
+        {"w": (3, 2, 4, 3)},
+        IMAGES,
+        "w",
+    ),
     "groups": (
         lambda p, x: convolve(x[None], p["w"], feature_group_count=2),
         {"w": (3, 3, 2, 6)},
@@ -303,6 +329,11 @@ def test_rows_in_turns_are_those_at_once(monkeypatch):
     monkeypatch.setattr(clipping, "_BYTES", 50)
     turns, _ = sums_of("dense", "ghost")
     np.testing.assert_allclose(turns["w"], whole["w"], rtol=1e-5)
+
+
+def test_patches_have_ghost_norms_by_themselves():
+    assert sums_of("patches", "auto")[1] == {"w": "ghost"}
+    assert sums_of("wide", "auto")[1] == {"w": "rows"}
 
 
 def test_by_itself_what_is_smaller_has_ghost_norms():
