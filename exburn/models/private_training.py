@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from exburn.training.requests import FitData, FitRequest
 
 _EARLIER = "privacy.earlier"  # the entry of a checkpoint with what was spent before
+_TURNS = (
+    "Give batch_size all rows of an update: they are taken in turns that fit in memory."
+)
+_INSTEAD = {
+    "accumulate_gradients": _TURNS,
+    "an optimizer that accumulates gradients": _TURNS,
+    "accumulate='tokens'": "accumulate='means' takes means over each row's tokens.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,19 +225,11 @@ def privacy_from_config(config: Mapping[str, Any]) -> Privacy:
 
 
 def _refusal(op: str, what: str) -> ArgumentError:
-    hint = f"Leave out {what}, or privacy=."
-    if "gradients" in what:
-        hint += (
-            " batch_size may have all rows of an update: they are taken in turns that "
-            "fit in memory."
-        )
-    if "tokens" in what:
-        hint = "accumulate='means' takes the mean over the tokens of each row."
     return ArgumentError(
         op,
         f"{what} cannot be combined with privacy=: DP-SGD draws rows at random, and "
         "clips the gradient of each row by itself",
-        hint=hint,
+        hint=_INSTEAD.get(what, f"Leave out {what}, or privacy=."),
     )
 
 

@@ -214,8 +214,8 @@ class OwnStep(exburn.Model):
     ("options", "message"),
     [
         ({"body": [layers.BatchNormalization()]}, "GroupNormalization or Layer"),
-        ({"accumulate_gradients": 2}, "accumulate"),
-        ({"accumulate": "tokens"}, "tokens"),
+        ({"accumulate_gradients": 2}, "all rows of an update"),
+        ({"accumulate": "tokens"}, "accumulate='means'"),
         ({"run_eagerly": True}, "run_eagerly"),
         ({"remat": "blocks"}, "remat"),
         (
