@@ -19,6 +19,7 @@ from typing import Any
 from exburn.applications.decoder import Decoder
 from exburn.applications.families import FAMILIES
 from exburn.core.registry import register_builtin
+from exburn.errors import ArgumentError
 
 __all__ = ["Llama"]
 
@@ -79,8 +80,12 @@ class Llama(Decoder):
         **options: Any,
     ):
         if rope_factor != 1:
+            if options.get("rope_scaling") is not None:
+                raise ArgumentError(
+                    "Llama", "rope_factor and rope_scaling name two scalings"
+                )
             scaling = {"rope_type": "linear", "factor": rope_factor}
-            options = {"rope_scaling": scaling, **options}
+            options = {**options, "rope_scaling": scaling}
         complete = FAMILIES["llama"].complete(
             {
                 "vocabulary_size": vocabulary_size,

@@ -101,6 +101,20 @@ def test_a_configuration_of_another_computation_is_refused(told, text):
         Llama.arguments_of({"model_type": "llama"} | told, {})
 
 
+def test_a_folder_with_linear_positions_computes_with_them(tmp_path):
+    model = Llama(**SIZES, rope_factor=4.0)
+    model.save_pretrained(tmp_path)
+    again = exburn.applications.from_pretrained(tmp_path)
+    scaling, ids = {"rope_type": "linear", "factor": 4.0}, np.arange(6)[None]
+    layer = next(v for v in again._flatten_layers() if hasattr(v, "max_wavelength"))
+    assert layer.get_config()["scaling"] == scaling
+    for other in (again, type(again).from_config(again.get_config())):
+        other.set_weights(model.get_weights())
+        np.testing.assert_allclose(other(ids), model(ids), atol=1e-6)
+    with pytest.raises(ArgumentError, match="rope_factor and rope_scaling"):
+        Llama(**SIZES, rope_factor=4.0, rope_scaling={"rope_type": "linear"})
+
+
 def test_what_a_configuration_says_of_positions():
     def read(kind="llama", **told):
         return Llama.arguments_of({"model_type": kind} | told, {})

@@ -357,7 +357,7 @@ UNSET_OF_OPTIMIZERS = {
     "gradient_accumulation_steps": [2, 3],
     "l2_weight_decay": [0.1],
 }
-SKIPPED = {"loss_scale_factor"}
+SKIPPED = {"loss_scale_factor", "seed"}  # a sweep's "seed" is that of compile
 OF_OPTIMIZERS = {  # another interval shows in six steps
     "SOAP": {"precondition_interval": 2},
     "Sophia": {"update_interval": 2},
