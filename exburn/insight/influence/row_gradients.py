@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -69,6 +70,7 @@ class RowGradients:
         by_memory = _rows_in_memory(self.entries, self._placement)
         self._rows = rows or min(by_memory, most or by_memory)
         self._exact_rows = rows is not None
+        self._orders: dict[str, int] = {}  # of streams' rows, as they came first
 
     def take_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Takes gradients at these weights from now on; the model keeps its own."""
@@ -86,14 +88,19 @@ class RowGradients:
         """The features of all rows.
 
         Raises:
-            DataError: The gradient of a row is not finite.
+            DataError: The gradient of a row is not finite, or a stream gives other rows
+                than before.
             OutOfMemoryError: The gradient of one row does not fit the device.
         """
         total = None if isinstance(dataset, StreamDataset) else dataset.size
         features: list[np.ndarray] = []
         squares: list[np.ndarray] = []
-        rows, bar = 0, PatientBar(total, "row")
+        rows, order, bar = 0, 0, PatientBar(total, "row")
         for batch in _batches(dataset, self._rows):
+            if total is None:
+                for leaf in jax.tree.leaves(batch):
+                    content: Any = np.ascontiguousarray(leaf).view(np.uint8)
+                    order = zlib.crc32(content, order)
             for some, norms in self._of_batch(batch):
                 finite = np.isfinite(some).all(1) & np.isfinite(norms)
                 if not finite.all():
@@ -103,6 +110,13 @@ class RowGradients:
                 squares.append(norms)
                 rows += len(norms)
             bar.update(rows)
+        if self._orders.setdefault(op, order) != order:
+            raise DataError(
+                op,
+                "the loader gives its rows in another order each time, and the scores "
+                "of several checkpoints are of the same rows",
+                hint="shuffle=False, or take the rows as arrays.",
+            )
         return RowFeatures(np.concatenate(features), np.concatenate(squares))
 
     def _of_batch(self, batch: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -10,7 +10,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.callbacks import ModelCheckpoint
-from exburn.errors import ArgumentError, MissingFileError
+from exburn.errors import ArgumentError, DataError, MissingFileError
 from exburn.optimizers.schedules import CosineDecay
 
 RNG = np.random.default_rng(3)
@@ -97,6 +97,34 @@ def test_the_other_methods_take_the_mean(run, method):
         other.set_weights(arrays)
         scores.append(other.influence(X, Y, on=ON, method=method).scores)
     np.testing.assert_allclose(rows.scores, np.mean(scores, 0), rtol=1e-3, atol=1e-5)
+
+
+class Shuffled(exburn.utils.PyDataset):
+    def __init__(self, moves):
+        super().__init__()
+        self.order, self.moves = np.arange(len(X)), moves
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        rows = self.order[number::2]
+        return X[rows], Y[rows]
+
+    def on_epoch_end(self):
+        if self.moves:
+            self.order = np.roll(self.order, 1)
+
+
+def test_a_loader_gives_each_checkpoint_the_same_rows(run):
+    model = run[0]
+    points = [model.get_weights()] * 2
+    rows = model.influence(Shuffled(False), checkpoints=points)
+    order = [*range(0, len(X), 2), *range(1, len(X), 2)]
+    expected = 2 * model.influence(X, Y).self_influence[order]
+    np.testing.assert_allclose(rows.self_influence, expected, rtol=1e-5)
+    with pytest.raises(DataError, match="in another order each time"):
+        model.influence(Shuffled(True), checkpoints=points)
 
 
 def test_results_at_checkpoints_are_read_back(run, tmp_path):
