@@ -24,6 +24,7 @@ import numpy as np
 
 import exburn
 from exburn import layers
+from exburn.callbacks import SWAG
 
 MEMBERS = 5
 METHODS: dict[str, dict[str, Any]] = {
@@ -53,7 +54,10 @@ def load(name: str, folder: str | None) -> tuple[Any, Any, int, int]:
     return train, test, units, epochs
 
 
-def train(rows: tuple, units: int, epochs: int, seed: int) -> Any:
+def train(
+    rows: tuple, units: int, epochs: int, seed: int, averages: float | None = None
+) -> Any:
+    """The network; with a rate for the second half of epochs, whose weights' mean."""
     x, y = rows
     model: Any = exburn.Sequential(
         [
@@ -65,7 +69,8 @@ def train(rows: tuple, units: int, epochs: int, seed: int) -> Any:
         ]
     )
     model.compile("adam", "cross_entropy", seed=seed)
-    model.fit(x, y, epochs=epochs, batch_size=128, verbose=0)
+    swag = [] if averages is None else [SWAG(epochs // 2, learning_rate=averages)]
+    model.fit(x, y, epochs=epochs, batch_size=128, verbose=0, callbacks=swag)
     return model
 
 
@@ -99,6 +104,12 @@ def run(rows: tuple, test: tuple, units: int, epochs: int, seed: int) -> dict[st
         method = str(options["method"])
         data = {"dropout": (), "temperature": others}.get(method, rows)
         add(name, data, options)
+    if epochs > 1:
+        for rate in (1e-3, 3e-3):
+            mean, seconds = timed(lambda r=rate: train(rows, units, epochs, seed, r))
+            options = {"method": "laplace", "validation_data": others}
+            sure, more = timed(lambda m=mean, o=options: m.uncertainty(*rows, **o))
+            note(f"laplace of weights averaged at {rate}", sure, seconds + more)
     seeds = [seed * MEMBERS + n + 100 for n in range(MEMBERS - 1)]
     more, seconds = timed(lambda: [train(rows, units, epochs, n) for n in seeds])
     ensemble = model.uncertainty(method="ensemble", members=[model, *more])

@@ -47,7 +47,6 @@ _OP = "uncertainty"
 _SHOWN = (0.8, 0.9, 0.95, 0.99)  # levels of a table
 _ALIKE = 0.3  # a correlation of scores of rows side by side that is warned of
 _PENALTY, _FREE = 0.01, 1  # of "raps"
-_RAPS = ("penalty", "free_classes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -378,20 +377,21 @@ def _check_options(
             {"shape": head.shape},
             hint='method="temperature" scales their probabilities.',
         )
+    reason = ""
     if by_class and not head.has_classes:
-        raise ArgumentError(_OP, f"by_class: the output {head.name!r} is of values")
-    if randomized and name not in ("aps", "raps"):
-        raise ArgumentError(_OP, f"randomized is of 'aps' and 'raps', not of {name!r}")
-    for option, value in zip(_RAPS, (penalty, free_classes), strict=True):
-        if value is not None and name != "raps":
-            raise ArgumentError(_OP, f"{option} is of 'raps', not of {name!r}")
-    if (spread is not None) != (name == "normalized"):
-        reason = "'normalized' needs a spread"
-        if spread is not None:
-            reason = f"spread is of 'normalized', not of {name!r}"
-        raise ArgumentError(
-            _OP, reason, hint='spread="name of an output", or a function of x.'
-        )
+        reason = f"by_class: the output {head.name!r} is of values"
+    elif randomized and name not in ("aps", "raps"):
+        reason = f"randomized is of 'aps' and 'raps', not of {name!r}"
+    elif penalty is not None and name != "raps":
+        reason = f"penalty is of 'raps', not of {name!r}"
+    elif free_classes is not None and name != "raps":
+        reason = f"free_classes is of 'raps', not of {name!r}"
+    elif spread is not None and name != "normalized":
+        reason = f"spread is of 'normalized', not of {name!r}"
+    elif spread is None and name == "normalized":
+        reason = "'normalized' needs a spread: the name of an output, or a function"
+    if reason:
+        raise ArgumentError(_OP, reason)
     if name == "quantile" and (len(head.shape) < 2 or head.shape[-1] not in (2, 3)):
         raise ArgumentError(
             _OP,

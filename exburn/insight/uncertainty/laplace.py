@@ -323,9 +323,8 @@ def _read_validation(
     if prior_precision is not None:
         raise ArgumentError(OP, "validation_data chooses prior_precision: pass one")
     if not (isinstance(data, tuple | list) and len(data) == 2):
-        raise ArgumentError(
-            OP, "validation_data must be (x, y)", {"received": type(data)}
-        )
+        facts = {"received": type(data)}
+        raise ArgumentError(OP, "validation_data must be (x, y)", facts)
     return LabelledRows(model, data[0], data[1], f"{OP} (validation data)")
 
 

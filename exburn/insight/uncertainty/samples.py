@@ -401,7 +401,7 @@ def _check_alike(own: SplitModule, other: SplitModule, number: int) -> None:
         {n: (v.shape, str(v.dtype)) for group in split.peek() for n, v in group.items()}
         for split in (own, other)
     )
-    pairs = ((v, other.constants.get(n)) for n, v in own.constants.items())
+    pairs = ((v, other.constants[n]) for n, v in own.constants.items())
     if shapes != others:
         odd = next(n for n in shapes | others if shapes.get(n) != others.get(n))
         facts = {"weight": odd, "model": shapes.get(odd), "member": others.get(odd)}

@@ -143,7 +143,8 @@ class ScaledPredictor(Predictor):
             raise ValueError("its output has no classes")
 
 
-def temperature(
+def scaling(
+    way: str,
     model: Network,
     x: Any,
     y: Any = None,
@@ -151,37 +152,20 @@ def temperature(
     output: int | str | None = None,
     batch_size: int | None = None,
 ) -> ScaledPredictor:
-    """``method="temperature"``: one factor for all logits, by the likelihood of rows.
+    """``method="temperature"`` and ``"vector"``: logits that are scaled by likelihood.
+
+    ``"temperature"`` is one factor for all logits; ``"vector"`` a factor and an offset
+    for each class, which with one class against the rest is the scaling of J. Platt,
+    1999.
 
     Args:
-        x, y: Rows that the model was not trained on.
+        x, y: Rows that the model was not trained on, for ``"vector"`` some of each
+            class.
         output: The name or number of an output, of a model with several.
         batch_size: Rows of a step; 32 by default.
 
     Source: C. Guo et al., "On Calibration of Modern Neural Networks", 2017.
     """
-    return _fit_scaling(model, x, y, "temperature", output, batch_size)
-
-
-def vector(
-    model: Network,
-    x: Any,
-    y: Any = None,
-    *,
-    output: int | str | None = None,
-    batch_size: int | None = None,
-) -> ScaledPredictor:
-    """``method="vector"``: a factor and an offset for each class.
-
-    As ``"temperature"``, with rows of each class. With one class against the rest it is
-    the scaling of J. Platt, 1999.
-    """
-    return _fit_scaling(model, x, y, "vector", output, batch_size)
-
-
-def _fit_scaling(
-    model: Network, x: Any, y: Any, way: str, output: Any, batch_size: int | None
-) -> ScaledPredictor:
     op = "uncertainty"
     head = find_head(model, output, op)
     size = rows_of_step(model, batch_size, op)

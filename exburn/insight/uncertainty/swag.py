@@ -97,7 +97,10 @@ def swag(
             + ("" if epochs else ", for the statistics of BatchNormalization"),
             hint="Pass x and y.",
         )
-    inputs = None if rows is None else _join(rows)
+    inputs: Any = None
+    if rows is not None:
+        parts = [part.tree[0] for part in rows.parts]
+        inputs = jax.tree.map(lambda *values: np.concatenate(values), *parts)
     other = copy.deepcopy(model)
     if epochs is not None:
         assert rows is not None
@@ -110,12 +113,6 @@ def swag(
     )
     fields = {"way": "swag", "samples": samples, "seed": seed, "weights": weights}
     return make_sampled(model, head, rows, noise, batch_size, **fields)
-
-
-def _join(rows: LabelledRows) -> Any:
-    """The inputs of all rows, in their structure."""
-    parts = [part.tree[0] for part in rows.parts]
-    return jax.tree.map(lambda *values: np.concatenate(values), *parts)
 
 
 def _train(

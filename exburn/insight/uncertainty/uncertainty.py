@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from exburn.insight.uncertainty.conformal import ConformalPredictor, conformal
 from exburn.insight.uncertainty.laplace import LaplacePredictor, laplace
 from exburn.insight.uncertainty.predictor import Predictor
 from exburn.insight.uncertainty.samples import SampledPredictor, dropout, ensemble
-from exburn.insight.uncertainty.scaling import ScaledPredictor, temperature, vector
+from exburn.insight.uncertainty.scaling import ScaledPredictor, scaling
 from exburn.insight.uncertainty.swag import swag
 from exburn.models.network import Network
 from exburn.saving.beside import read_beside
@@ -24,8 +25,8 @@ _OP = "uncertainty"
 #: A function of a model, x, y and its own options for each method.
 METHODS: Mapping[str, Callable[..., Predictor]] = {
     "conformal": conformal,
-    "temperature": temperature,
-    "vector": vector,
+    "temperature": functools.partial(scaling, "temperature"),
+    "vector": functools.partial(scaling, "vector"),
     "laplace": laplace,
     "swag": swag,
     "dropout": dropout,
