@@ -24,6 +24,10 @@ class SOAP(Optimizer):
     a QR decomposition renew the eigenvectors. The first update changes no parameter:
     its gradient gives the first eigenvectors. Vectors are updated by Adam.
 
+    Eigenvectors of equal values are any of many: where a batch has fewer rows than a
+    layer features, what is rounded otherwise (on a mesh, or weights changed by 1e-6)
+    moves losses in the third digit.
+
     Args:
         beta_1: Adam's decay of the mean of gradients.
         beta_2: Adam's decay of the mean of squared gradients, and of :math:`L_i`.
