@@ -5,7 +5,7 @@
 
 A line for each shape as it comes: the least time of each form in milliseconds, of the
 processor if that computes, forward / with gradients, and the form that the rule of
-``layers/contract/routed_experts.py`` takes.
+``layers/contract/routed_experts.py`` takes, of those without kernels.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from exburn.layers.contract.routed_experts import (
     exburn_routed_experts,
 )
 from exburn.runtime.kept_memory import kept_memory
+from exburn.runtime.kernels import expert_product
 
 # tokens, experts, top_k, width, units
 SMALL = [
@@ -49,6 +50,8 @@ def forms(tokens, experts, top_k, platform):
     if platform != "cpu" or tokens * experts * top_k < 1 << 16:
         yield Form("ragged")
     yield from (Form("blocks", size) for size in sorted(sizes - {0}))
+    if platform == "gpu":
+        yield Form("kernels", expert_product.ROWS, in_fit=True)
 
 
 def least(function, arguments, seconds):

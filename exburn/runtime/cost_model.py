@@ -13,6 +13,9 @@ import jax.numpy as jnp
 # are sums as well (kernels/conv/shifted_sum.py), and those of few channels, with
 # XLA's gradients (kernels/conv/cpu.py).
 _DEPTHWISE, _FEW_CHANNELS = "exburn_depthwise", "exburn_few_channels"
+# And of one that few batches need, which does not count (layers/contract/
+# routed_experts.py).
+_RARE = "exburn_more_blocks"
 _LOOPS = {"scan", "while"}
 
 
@@ -99,6 +102,8 @@ def count(jaxpr: Any) -> Cost:
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
             rearranged += times * (spread or not straight)
             halves += times * (equation.invars[0].aval.dtype.itemsize == 2)
+        elif (estimate := equation.params.get("cost_estimate")) is not None:
+            products += times * estimate.flops  # of a kernel that loops
         elif (called := equation.params.get("name")) in (_DEPTHWISE, _FEW_CHANNELS):
             *window, inner, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window) * inner
@@ -177,8 +182,9 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
 
 
 def _inside(equation: Any) -> list[Any]:
-    """Its programs; none of a convolution, which counts as one operation."""
-    one = equation.params.get("name") in (_DEPTHWISE, _FEW_CHANNELS)
+    """Its programs; none of what counts as one operation, or not at all."""
+    one = equation.params.get("name") in (_DEPTHWISE, _FEW_CHANNELS, _RARE)
+    one = one or equation.params.get("cost_estimate") is not None
     return [] if one else [*inner_jaxprs(equation.params)]
 
 

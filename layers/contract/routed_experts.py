@@ -5,6 +5,7 @@ All forms give the same; `choose_form` says which one is computed:
 * ``"every"``: each network on all tokens, one after another, times the token's share.
 * ``"blocks"``: the tokens of each network together, in blocks of equal size, each with
   a copy of its network's weights; the rest of a network's last block is zeros.
+* ``"kernels"``: the same blocks without copies, by `expert_product`.
 * ``"ragged"``: the tokens of each network together, by ``jax.lax.ragged_dot``.
 """
 
@@ -19,7 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core import forward_context
 from exburn.layers.contract.divided_experts import Division, over_devices
+from exburn.runtime.kernels import expert_product
 
 # What it costs to copy a network's weights, in tokens that it computes instead; what
 # it costs to read them once: one after another, or all by ``ragged_dot``.
@@ -36,19 +39,26 @@ class Form(NamedTuple):
     """How the products are computed.
 
     Attributes:
-        name: ``"every"``, ``"blocks"`` or ``"ragged"``.
+        name: ``"every"``, ``"blocks"``, ``"kernels"`` or ``"ragged"``.
         block: Tokens of a block.
         rows: Tokens that blocks are made for at first, where a device may have fewer
             than all; 0 for all.
+        in_fit: Of kernels: whether the step is one of ``fit`` that no user wrote.
     """
 
     name: str
     block: int = 0
     rows: int = 0
+    in_fit: bool = False
 
 
 def choose_form(
-    tokens: Any, experts: int, top_k: int, platform: str, parts: int = 1
+    tokens: Any,
+    experts: int,
+    top_k: int,
+    platform: str,
+    parts: int = 1,
+    kernels: bool = False,
 ) -> Form:
     """The form that takes the least time.
 
@@ -60,10 +70,11 @@ def choose_form(
         tokens: How many there are; a symbol while they are not known.
         experts: How many a device has.
         parts: Devices that divide all experts, each of which has all tokens.
+        kernels: Whether those of `expert_product` run.
 
     Example:
         >>> choose_form(1, 64, 8, "cpu")
-        Form(name='blocks', block=1, rows=0)
+        Form(name='blocks', block=1, rows=0, in_fit=False)
         >>> choose_form(16, 64, 8, "cpu").name, choose_form(16, 64, 8, "gpu").name
         ('every', 'ragged')
     """
@@ -74,6 +85,8 @@ def choose_form(
     kind = "cpu" if platform == "cpu" else "gpu"
     rows = tokens * top_k
     few = rows if parts == 1 else min(rows, math.ceil(_SLACK * rows / parts))
+    if kernels:
+        return Form("kernels", expert_product.ROWS, few if few < rows else 0)
     sizes = [1 << power for power in range(rows.bit_length() + 1)]
     costs = [
         (block_count(few, experts, size) * (size + _COPY[kind]), size) for size in sizes
@@ -124,8 +137,14 @@ def route_experts(
         parts, tokens = 1, x.shape[0] * x.shape[1]
         if division is not None:
             parts, tokens = division.parts, division.token_count(tokens)
-        experts, top_k = weights[0].shape[0] // parts, choices.shape[-1]
-        form = choose_form(tokens, experts, top_k, jax.default_backend(), parts)
+        top_k, shape = choices.shape[-1], weights[0].shape
+        kernels = expert_product.runs(
+            x.dtype, tokens * top_k, shape, division is not None
+        )
+        platform = jax.default_backend()
+        form = choose_form(tokens, shape[0] // parts, top_k, platform, parts, kernels)
+        if form.name == "kernels" and (ctx := forward_context.current()):
+            form = form._replace(in_fit=ctx.in_fit)
     run: Callable = functools.partial(
         exburn_routed_experts, activation=activation, form=form, division=division
     )
@@ -161,7 +180,7 @@ def _route(x, choices, shares, gate, up, down, *, activation, form):
     weights = gate, up, down
     if form.name == "every":
         y = _by_every(rows, choices, shares, weights, activation)
-    elif form.name == "blocks":
+    elif form.name in ("blocks", "kernels"):
         y = _by_blocks(rows, choices, shares, weights, activation, form)
     else:
         y = _by_ragged(rows, choices, shares, weights, activation)
@@ -185,48 +204,66 @@ def _by_every(x, choices, shares, weights, activation):
 def _by_blocks(x, choices, shares, weights, activation, form):
     size, experts, rows = form.block, weights[0].shape[0], choices.size
     order, counts = _sort(choices, experts)
-    needed = (-(-counts // size)).sum()
     few, all_ = (block_count(n, experts, size) for n in (form.rows or rows, rows))
 
-    def run(count: int) -> Callable[..., Any]:
+    def run(first: int, count: int) -> Callable[..., Any]:
         return functools.partial(
-            _multiply_blocks, activation=activation, size=size, count=count
+            _multiply_blocks, activation=activation, form=form, first=first, count=count
         )
 
     arguments = x, choices, shares, weights, order, counts
+    y = run(0, few)(*arguments)
     if few == all_:
-        return run(all_)(*arguments)
-    # What both branches keep for their gradients is more than the inputs of one.
-    either = jax.checkpoint(
-        lambda fits, *args: lax.cond(fits, run(few), run(all_), *args)
+        return y
+    needed = (-(-counts // size)).sum()
+    # Few batches need these: what they would keep for their gradients is not kept.
+    rest = jax.checkpoint(_by_name(run(few, all_ - few)))
+    return y + lax.cond(
+        needed > few, rest, lambda *_: jnp.zeros(y.shape, y.dtype), *arguments
     )
-    return either(needed <= few, *arguments)
+
+
+def _by_name(run: Callable) -> Callable:
+    """A program that ``cost_model`` leaves out by its name."""
+
+    @jax.jit
+    def exburn_more_blocks(*arguments: Any) -> Any:
+        return run(*arguments)
+
+    return exburn_more_blocks
 
 
 def _multiply_blocks(
-    x, choices, shares, weights, order, counts, *, activation, size, count
+    x, choices, shares, weights, order, counts, *, activation, form, first, count
 ):
-    (tokens, width), top_k, experts = x.shape, choices.shape[1], len(counts)
+    """What the blocks from a first one on give; other tokens' experts give nothing."""
+    (tokens, width), top_k, size = x.shape, choices.shape[1], form.block
     ends = jnp.cumsum(-(-counts // size))  # of each expert's blocks
     starts, before = ends - (-(-counts // size)), jnp.cumsum(counts) - counts
-    number = jnp.arange(count)
-    owner = (number[:, None] >= ends[None]).sum(1).clip(max=experts - 1)
+    number = first + jnp.arange(count)
+    owner = (number[:, None] >= ends[None]).sum(1, dtype=jnp.int32)
     place = (number - starts[owner])[:, None] * size + jnp.arange(size)[None]
     is_filled = place < counts[owner][:, None]  # [count, size]
     row = jnp.where(is_filled, before[owner][:, None] + place, 0)
     token = jnp.where(is_filled, order[row] // top_k, tokens)
     inner = x.at[token].get(mode="fill", fill_value=0)  # [count, size, width]
-
-    def multiply(rows: Any, kernel: Any) -> Any:
-        own = kernel.at[owner].get(indices_are_sorted=True, mode="clip")
-        return jnp.einsum("bsi,bio->bso", rows, own)
-
+    product: Callable = _product_of_copies
+    if form.name == "kernels":
+        product = functools.partial(expert_product.product, in_fit=form.in_fit)
     gate, up, down = weights
-    h = activation(multiply(inner, gate)) * multiply(inner, up)
-    y = multiply(h, down).reshape(-1, width)
-    expert = choices.reshape(-1)[order].clip(max=experts - 1)
-    slot = starts[expert] * size + jnp.arange(len(order)) - before[expert]
-    return _join(y[_unsort(order, slot)], shares, choices < experts)
+    h = activation(product(inner, gate, owner)) * product(inner, up, owner)
+    y = product(h, down, owner).reshape(-1, width)
+    expert = choices.reshape(-1)[order].clip(max=len(counts) - 1)
+    slot = (starts[expert] - first) * size + jnp.arange(len(order)) - before[expert]
+    slot = _unsort(order, slot)
+    is_here = ((slot >= 0) & (slot < len(y))).reshape(choices.shape)
+    is_here &= choices < len(counts)
+    return _join(y[slot.clip(0, len(y) - 1)], shares, is_here)
+
+
+def _product_of_copies(rows, kernels, owners):
+    own = kernels.at[owners].get(indices_are_sorted=True, mode="clip")
+    return jnp.einsum("bsi,bio->bso", rows, own)
 
 
 def _by_ragged(x, choices, shares, weights, activation):

@@ -54,20 +54,21 @@ class OfHeads:
 Axes = int | OfHeads | None
 
 
-def runs_kernels(beside_features: bool = False) -> bool:
+def runs_kernels(beside_features: bool = False, by_device: bool = False) -> bool:
     """True if kernels of Triton run here; else `why_not` has the reason.
 
     Args:
         beside_features: Whether the kernel runs on a mesh that divides features, too.
+        by_device: Whether each device calls the kernel by itself, with its own arrays.
 
     Example:
         >>> runs_kernels() and jax.default_backend() != "gpu"
         False
     """
-    return why_not(beside_features) is None
+    return why_not(beside_features, by_device) is None
 
 
-def why_not(beside_features: bool = False) -> str | None:
+def why_not(beside_features: bool = False, by_device: bool = False) -> str | None:
     """The reason why kernels of Triton do not run here; ``None`` if they do.
 
     Where several devices share a row, XLA must be able to split the work. Triton
@@ -75,6 +76,7 @@ def why_not(beside_features: bool = False) -> str | None:
 
     Args:
         beside_features: As of `runs_kernels`.
+        by_device: As of `runs_kernels`.
     """
     if not is_gpu_kernels_enabled():
         return "config.disable_gpu_kernels() was called"
@@ -83,7 +85,7 @@ def why_not(beside_features: bool = False) -> str | None:
     platform = chosen_platform()
     if platform != "gpu":
         return f"the device is a {platform}"
-    if is_spread() and _division(beside_features) is None:
+    if not by_device and is_spread() and _division(beside_features) is None:
         return "the arrays lie on several devices, which divide more than the batch"
     if not is_ampere():
         return "the GPU is none of NVIDIA's, or older than Ampere"

@@ -15,8 +15,13 @@ from exburn import layers as L
 from exburn.core import forward_context
 from exburn.errors import LayoutError
 from exburn.layers.contract.divided_experts import Division
-from exburn.layers.contract.routed_experts import Form, route_experts
+from exburn.layers.contract.routed_experts import (
+    Form,
+    exburn_routed_experts,
+    route_experts,
+)
 from exburn.layers.contract.segments import Segments
+from exburn.runtime.cost_model import count
 
 X = data(4, 6, 8)
 ROUTED = [X[..., :3], data(4, 6, 5), data(4, 6, 5, seed=1)]
@@ -179,6 +184,22 @@ def routed(seed, tokens=(8, 6), experts=8, top_k=2, alike=False):
     sizes = (4, 3), (4, 3), (3, 4)
     weights = [rng.standard_normal((experts, *s)).astype("float32") for s in sizes]
     return x, chosen, shares, *weights
+
+
+def test_blocks_that_few_batches_need_are_no_part_of_the_plan():
+    x, chosen, shares, *weights = routed(0)
+
+    def run(form):
+        return lambda x: exburn_routed_experts(
+            x, chosen, shares, *weights, activation=jax.nn.silu, form=form
+        )
+
+    few, every = (
+        count(jax.make_jaxpr(run(form))(x)).flops
+        for form in (Form("blocks", 2, 4), Form("blocks", 2))
+    )
+    assert few == 3 * 2 * (4 * 2) * 4 * 3  # four blocks of two
+    assert every == 3 * 2 * (52 * 2) * 4 * 3
 
 
 DIVISIONS = [  # the mesh; what divides rows, positions and experts
