@@ -431,33 +431,60 @@ class _Turn:
         and keys begin together; or "masked". Where positions alone say which, that is
         known now; windows and owners say it when the program runs, tile by tile.
         """
-        if owns is None and self.ring.seen.window is None:
-            for queries, keys, form in self._blocks(step):
-                q = _Span(queries * self.targets, self.targets)
-                k = _Span(keys * self.sources, self.sources)
-                carry = block(form, q, k, carry)
-            return carry
-        height, width = _tile(self.targets), _tile(self.sources)
-        rows = self.count * self.targets // height
-        columns = self.count * self.sources // width
-        diagonal = ["diagonal"] if self.ring.seen.causal else []
-        forms = ["masked", "whole", *diagonal]
-
-        def tile(carry, number):
-            q = _Span(number // columns * height, height)
-            k = _Span(number % columns * width, width)
-            calls = [functools.partial(block, form, q, k) for form in forms]
-            which = self._form(step, q, k, owns, read)
-            return lax.switch(which, [lambda carry: carry, *calls], carry), None
-
-        carry, _ = lax.scan(tile, carry, jnp.arange(rows * columns))
+        blocks = self._blocks(step) if owns is None else None
+        if blocks is None:
+            which = functools.partial(self._form, step, owns=owns, read=read)
+            return self._each_tile(step, block, which, carry)
+        for queries, keys, form in blocks:
+            q = _Span(queries * self.targets, self.targets)
+            k = _Span(keys * self.sources, self.sources)
+            carry = block(form, q, k, carry)
         return carry
 
-    def _blocks(self, step) -> list[tuple[Any, Any, str]]:
-        """Which pieces of queries and keys meet, and in which form."""
+    def _each_tile(self, step, block, which, carry):
+        """The carry after those tiles of pieces that are near enough."""
+        seen, pairs = self.ring.seen, jnp.asarray([(0, 0), (1, 0), (1, 1)])
+        height, width = _tile(self.targets), _tile(self.sources)
+        rows, count = self.targets // height, self.sources // width
+        diagonal = ["diagonal"] if seen.causal else []
+        forms = ["masked", "whole", *diagonal]
+
+        def row(carry, number):
+            queries, keys = pairs[number // rows]
+            at = _Span(queries * self.targets + number % rows * height, height)
+            k = _Span(keys * self.sources, self.sources)
+            first, start = self._starts(step, at, k)
+            ahead = first - start
+            low, high = 0, count
+            if seen.window is not None:
+                low = jnp.clip((ahead - seen.window + 1) // width, 0, count)
+                high = jnp.clip(
+                    (ahead + height + seen.window - 2) // width + 1, 0, count
+                )
+            if seen.causal:
+                high = jnp.clip((ahead + height - 1) // width + 1, 0, count)
+
+            def tile(number, carry):
+                other = _Span(k.start + number * width, width)
+                calls = [functools.partial(block, form, at, other) for form in forms]
+                keep = [lambda carry: carry, *calls]
+                return lax.switch(which(at, other), keep, carry)
+
+            return lax.fori_loop(low, high, tile, carry), None
+
+        turns = rows * (len(pairs) if self.ring.zigzag else 1)
+        carry, _ = lax.scan(row, carry, jnp.arange(turns))
+        return carry
+
+    def _blocks(self, step) -> list[tuple[Any, Any, str]] | None:
+        """Which pieces of queries and keys meet, and in which form; None if unknown."""
+        seen, own = self.ring.seen, isinstance(step, int) and step == 0
+        if seen.window is not None:  # causal ones are known to cuDNN's kernel
+            known = own and seen.causal and self.ring.cudnn
+            return [(0, 0, "diagonal")] if known else None
         if not self.ring.zigzag:
             return [(0, 0, "whole")]
-        if isinstance(step, int) and step == 0:
+        if own:
             return [(0, 0, "diagonal"), (1, 0, "whole"), (1, 1, "diagonal")]
         # The late piece sees all of each early one; beside that one piece sees the
         # other device's of its kind: early ones have their order, late ones not.
