@@ -467,12 +467,10 @@ def load_adapter(self: Any, source: Any, *, name: str = DEFAULT) -> list[str]:
     if not os.path.isdir(folder) or not os.path.exists(folder / _CONFIG):
         raise MissingFileError(op, f"{os.fspath(folder)!r} is no folder with {_CONFIG}")
     config = _TABLE.read(read_json(folder / _CONFIG, op)[0], op)
-    if config["rslora"] and config["dora"]:
-        raise FileFormatError(op, "'use_dora' with 'use_rslora' is not computed here")
     with open_source(_weights_file(folder, op), op) as stored:
         factors, others = _read_tensors(stored, op)
         terms, values = _read_factors(self, config, factors, op)
-        beside = _read_beside(self, config, others, stored, op)
+        beside = _read_beside(self, config, others, factors, stored, op)
     options = {"name": name, "dropout": config["dropout"]}
     options["method"] = (
         "dora" if config["dora"] else "rslora" if config["rslora"] else "lora"
@@ -489,8 +487,8 @@ def load_adapter(self: Any, source: Any, *, name: str = DEFAULT) -> list[str]:
     for path, array in beside.items():
         weights[path].assign(array)
         layer = path.rpartition("/")[0]
-        if layer in terms:  # a bias, whose kernel stays frozen
-            weights[path].set_metadata("frozen", False)
+        if layer in terms:  # a bias, whose kernel stays frozen, as a table does
+            weights[path].set_metadata("frozen", not path.endswith("/bias"))
         else:
             self.unfreeze(layer)
     return [path for record in added for path in record["layers"]]
@@ -571,6 +569,8 @@ def _read_factors(
             continue
         module = _module_of(model, rules, name, op)
         rank, alpha = _rank_of(config, name, parts, module, op)
+        if config["dora"] and config["rslora"]:  # alpha / √rank, as alpha / rank
+            alpha *= math.sqrt(rank)
         if head is not None and head[1] in module.paths:
             _check_head(factors.get(head[0]), parts, head, op)
         for place, path in enumerate(module.paths):
@@ -665,10 +665,14 @@ def _read_beside(
     model: Any,
     config: Mapping[str, Any],
     names: list[str],
+    factors: Mapping[str, Any],
     stored: WeightSource,
     op: str,
 ) -> dict[str, np.ndarray]:
-    """Weights that were trained in whole: of ``modules_to_save``, and biases."""
+    """Weights that were trained in whole: of ``modules_to_save``, and biases.
+
+    With the adapter of a table peft writes the table, too, which may have grown.
+    """
     saved = config["saved"] or ()
     bare = {
         name.removeprefix(_START).replace(".base_layer.", "."): name for name in names
@@ -678,6 +682,7 @@ def _read_beside(
         for name in bare
         if not any(_is_named(name.rpartition(".")[0], module) for module in saved)
         and not (config["bias"] != "none" and name.endswith(".bias"))
+        and name.removesuffix(".weight") not in factors
     ]
     if unknown:
         raise FileFormatError(

@@ -215,14 +215,14 @@ def test_a_tied_table_is_written_as_both_modules(models, tmp_path):
         copy.load_adapter(tmp_path)
 
 
-def rewrite(folder, keep):
-    """Takes tensors out of an adapter's file."""
+def rewrite(folder, keep, more=()):
+    """Takes tensors out of an adapter's file, or adds some."""
     from exburn.runtime.files.together import changing
     from exburn.saving.foreign_safetensors import ForeignTensors, add_foreign
     from exburn.weights import Rules
 
     with read_weights(folder / "adapter_model.safetensors") as file:
-        arrays = {name: file[name] for name in file if keep(name)}
+        arrays = {name: file[name] for name in file if keep(name)} | dict(more)
     with changing(folder, op="test") as changes:
         tensors = ForeignTensors({}, Rules([]), extra=arrays)
         add_foreign(changes, "adapter_model.safetensors", tensors)
@@ -240,9 +240,42 @@ CHANGES = {
     "expressions": ({"alpha_pattern": {".*q_proj": 3}}, "alpha_pattern"),
     "another rank": ({"r": 5}, "rank 5"),
     "a module that is not there": ({"target_modules": ["w_q"]}, "w_q"),
-    "two kinds": ({"use_dora": True, "use_rslora": True}, "use_dora"),
     "no magnitudes": ({"use_dora": True}, "magnitude"),
 }
+
+
+def test_directions_and_lengths_may_be_divided_by_the_root_of_the_rank(
+    models, tmp_path
+):
+    recorded, folder = load("llama_dora"), tmp_path / "a"
+    shutil.copytree(FOLDER / "llama_dora", folder)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    config |= {"use_rslora": True, "lora_alpha": config["lora_alpha"]}
+    config["lora_alpha"] /= config["r"] ** 0.5
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    model = models["llama"].clone()
+    model.load_adapter(folder)
+    np.testing.assert_allclose(
+        scores(model, recorded["ids"]), recorded["scores"], atol=1e-5
+    )
+
+
+def test_a_table_beside_its_adapter_is_the_one_that_is_used(models, tmp_path):
+    model, ids = models["llama"].clone(), np.arange(8)[None]
+    assert model.add_lora(2, filter="token_embedding") == ["token_embedding"]
+    for weight in model.trainable_weights:
+        weight.assign(np.full(weight.shape, 0.1))
+    model.save_adapter(tmp_path / "a")
+    table = model.get_layer("token_embedding").weights[0].numpy() + 1
+    name = "base_model.model.model.embed_tokens.base_layer.weight"
+    rewrite(tmp_path / "a", lambda _: True, {name: table})
+    copy = models["llama"].clone()
+    copy.load_adapter(tmp_path / "a")
+    model.get_layer("token_embedding").weights[0].assign(table)
+    np.testing.assert_allclose(scores(copy, ids), scores(model, ids), atol=1e-6)
+    assert [w.path for w in copy.trainable_weights] == [
+        w.path for w in model.trainable_weights
+    ]
 
 
 @pytest.mark.parametrize("case", CHANGES)
