@@ -183,7 +183,7 @@ def measure_retraining(count: int = 500) -> dict[str, Any]:
     copy_weights(model, network)
     model.compile("adam", "cross_entropy")
     scores = {}
-    for method, damping in (("tracin", 0.1), ("trak", 0.1), ("trak", 1.0)):
+    for method, damping in (("tracin", None), ("trak", 0.1), ("trak", 1.0)):
         rows = model.influence(
             *(x, y),
             on=(x_test, y_test),
@@ -191,7 +191,7 @@ def measure_retraining(count: int = 500) -> dict[str, Any]:
             damping=damping,
             projection=1000,
         )
-        scores[f"{method} {damping}"] = rows.scores
+        scores[f"{method} {damping or ''}".strip()] = rows.scores
     test = torch.tensor(x_test), torch.tensor(y_test)
     for added in (0.0, 1.0, 10.0, 100.0):
         tracer = traker(network.eval(), count, 200, added)

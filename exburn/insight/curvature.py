@@ -486,19 +486,16 @@ class _Operator:
 
     def flatten(self, arrays: Mapping[str, Any]) -> np.ndarray:
         """Arrays by path as one vector of float64."""
-        if set(arrays) != set(self._params):
+        own = {path: value.shape for path, value in self._params.items()}
+        shapes = {path: np.shape(value) for path, value in arrays.items()}
+        if odd := own.items() ^ shapes.items():
+            path = min(path for path, _ in odd)
             raise ArgumentError(
                 "Curvature.product",
-                "a vector has an array for each trained weight",
-                {"weights": ", ".join(self._params), "received": ", ".join(arrays)},
+                "a vector has an array for each trained weight, of its shape: "
+                f"{path} differs",
+                {"weights": own, "received": shapes},
             )
-        for path, value in self._params.items():
-            if np.shape(arrays[path]) != value.shape:
-                raise ArgumentError(
-                    "Curvature.product",
-                    f"the vector's {path} must have the weight's shape",
-                    {"weight": value.shape, "received": np.shape(arrays[path])},
-                )
         parts = [np.asarray(arrays[p], np.float64).ravel() for p in self._params]
         return np.concatenate(parts)
 
