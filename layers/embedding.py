@@ -17,7 +17,7 @@ from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.contract.adaptable import Adaptable
 from exburn.module.layer_options import CommonOptions
 from exburn.runtime.kernels.head_loss import CLASSES, Head
-from exburn.runtime.kernels.padded_matmul import wide_product
+from exburn.runtime.kernels.padded_matmul import table_product, wide_product
 from exburn.runtime.sharding.current import whole_rows
 
 
@@ -247,7 +247,7 @@ class ReversibleEmbedding(Embedding):
     def _scores(self, x):
         """Products of the vectors with all rows of the table."""
         table = self.cast(self.embeddings, x.dtype)
-        scores, ctx = wide_product(x, table.T), forward_context.current()
+        scores, ctx = table_product(x, table), forward_context.current()
         if ctx is not None and table.shape[0] >= CLASSES:
             ctx.set_head(scores, Head(x, table, turned=True))
         return scores

@@ -40,6 +40,30 @@ ROWS = 8  # that the only row of a text being written is filled up to
 ALIGNED = 128
 
 
+def table_product(x: jax.Array, table: jax.Array) -> jax.Array:
+    """``x @ table.T``: the products with all rows of a table.
+
+    Of one vector, XLA's CPU backend copies a transposed table for each product, or each
+    call of a loop of them: 14 ms instead of 2.7 for 32,000 rows of 512 (jax 0.12). In
+    bfloat16 the transposed one takes 15 ms, and the other 31.
+
+    Args:
+        x: ``[…, in]``
+        table: ``[out, in]``
+
+    Returns:
+        ``[…, out]``
+
+    Example:
+        >>> table_product(jnp.ones((1, 3)), jnp.ones((5, 3))).shape
+        (1, 5)
+    """
+    on_cpu = portable.current() is None and jax.default_backend() == "cpu"
+    if on_cpu and x.size == x.shape[-1] and table.dtype == jnp.float32:
+        return lax.dot_general(x, table, (((x.ndim - 1,), (1,)), ((), ())))
+    return wide_product(x, table.T)
+
+
 def wide_product(
     x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None
 ) -> jax.Array:
