@@ -6,9 +6,10 @@
 Clients ask a tiny model for texts that are known beforehand, whole and in chunks, with
 stops, seeds and several rows. Between them comes poison: bodies that are cut, of wrong
 types or with bytes that are no text, clients that leave midway, and readers that stop
-to read. Again and again the server is drained, and another takes its port while it
-answers what it has. In the end every request has its text, or an error that says so;
-slots and pages of each server are free.
+to read. Pages are too few for all slots, so that texts wait, or are written on later.
+Again and again the server is drained, and another takes its port while it answers what
+it has. In the end every request has its text, or an error that says so; slots and pages
+of each server are free.
 
 ``--processes`` divides requests and drains among soaks side by side, each with clients,
 servers and cores of its own. In ``--pairs`` of them two servers in processes of their
@@ -39,6 +40,7 @@ from soak_clients import Soak, known_texts, make_model
 
 from exburn.serving import Server, TextStream
 
+_CACHE = "32 KB"  # 16 pages: fewer than the texts of all slots need
 _TOLD = 5.0  # seconds between two counts of a soak
 _SUMMED = 20.0  # and between two sums of all
 
@@ -60,7 +62,8 @@ def arguments() -> argparse.Namespace:
 
 # ---------------------------------------------------------------------- servers
 def server_of(model: Any, port: int) -> tuple[Server, TextStream]:
-    stream = TextStream(model, slots=8, max_queue=200)
+    limits: Any = {"slots": 8, "cache": _CACHE, "max_queue": 200, "wait": "5 min"}
+    stream = TextStream(model, **limits)
     return Server({"m": stream}, port=port, reuse_port=True, log_level="ERROR"), stream
 
 
@@ -94,6 +97,8 @@ class One:
         self.server.close()
         for stream in self.streams:
             self.counts["in use"] += in_use(stream)
+            assert stream.engine is not None
+            self.counts["preempted"] += stream.engine.statistics().preempted
             stream.close()
 
 
