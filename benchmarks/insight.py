@@ -278,7 +278,7 @@ def solve_ours(name: str, steps: int) -> dict[str, float]:
 
     inside, ends, start, depth = EQUATIONS[name]
     low = 0.0 if name == "heat" else -1.0
-    places = np.split(Halton(2, seed=0).random(inside + ends + start), [inside, -start])
+    places = np.split(Halton(2, rng=0).random(inside + ends + start), [inside, -start])
     sides = np.arange(ends) % 2
     x = low + (1 - low) * np.r_[places[0][:, 0], sides, places[2][:, 0]]
     t = np.r_[places[0][:, 1], places[1][:, 1], np.zeros(start)]
