@@ -5,7 +5,7 @@
 Each case runs in a process of its own, which plans a model without weights, makes it,
 trains some steps of packed rows, and reads the device's ``peak_bytes_in_use``. A peak
 that was there before the training (of weights being quantized) would hide it, so it is
-printed, too: QLoRA reads a file that another process wrote. Lines of JSON go to
+printed, too: QLoRA quantizes one block and copies it. Lines of JSON go to
 ``$OUT/plan.jsonl`` as they come. On a CPU, which tells no peak, the plan is printed.
 """
 
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from process import environment_of, outcome_of, tell
-from tuning_text import RANK, RATE, SHAPES, model_of, quantized_file
+from tuning_text import RANK, RATE, SHAPES, model_of, quantized_model
 
 SMALL = dict(
     vocabulary_size=32000, layers=12, width=768, heads=12, key_value_heads=12,
@@ -49,7 +48,7 @@ def prepare(model: Any, kind: str, remat: str | None) -> Any:
     return model
 
 
-def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
+def measure(case: str, remat: str | None) -> dict[str, Any]:
     import jax
 
     import exburn
@@ -64,11 +63,7 @@ def measure(case: str, folder: Path, remat: str | None) -> dict[str, Any]:
             abstract = abstract.quantize(SCHEME, filters=["block_*"])
         abstract = prepare(abstract, kind, remat)
         plan = abstract.plan(batch_tokens=tokens, length=length, largest=False)
-    if kind == "qlora":
-        path = folder / f"{shape}-{SCHEME}.exburn"
-        model = exburn.saving.load_model(path)
-    else:
-        model = model_of(shape)
+    model = quantized_model(shape, SCHEME) if kind == "qlora" else model_of(shape)
     model = prepare(model, kind, remat)
     device = jax.devices()[0]
     before = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
@@ -100,31 +95,20 @@ def main() -> None:
     parser.add_argument("--case", default="lora-1B,qlora-1B,full-small")
     parser.add_argument("--remat", choices=["blocks", "activations", "offload"])
     parser.add_argument("--limit", type=float, default=150.0)
-    parser.add_argument("--child", nargs=2)
-    parser.add_argument("--quantize", nargs=2)
+    parser.add_argument("--child")
     args = parser.parse_args()
-    if args.quantize:
-        quantized_file(args.quantize[0], SCHEME, Path(args.quantize[1]))
-        return
     if args.child:
-        result = measure(args.child[0], Path(args.child[1]), args.remat)
+        result = measure(args.child, args.remat)
         print("RESULT " + json.dumps(result))
         return
     out = Path(os.environ["OUT"]) / "plan.jsonl" if "OUT" in os.environ else None
-
-    def run(*words: str) -> dict[str, Any]:
-        result, why = outcome_of([__file__, *words], environment_of(), args.limit)
-        return {"failed": why} if why else result
-
-    with tempfile.TemporaryDirectory() as folder:
-        for case in args.case.split(","):
-            shape, kind, _ = CASES[case]
-            if kind == "qlora":
-                run("--quantize", shape, folder)
-            more = ["--remat", args.remat] if args.remat else []
-            result = run("--child", case, folder, *more)
-            print(result.pop("text", ""), flush=True)
-            tell(out, result)
+    more = ["--remat", args.remat] if args.remat else []
+    for case in args.case.split(","):
+        words = [__file__, "--child", case, *more]
+        result, why = outcome_of(words, environment_of(), args.limit)
+        result = {"failed": why} if why else result
+        print(result.pop("text", ""), flush=True)
+        tell(out, result)
 
 
 if __name__ == "__main__":

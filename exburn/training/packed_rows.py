@@ -82,6 +82,9 @@ def check_packed_model(preparer: Any, x: PackedTokens, op: str) -> None:
         ShapeError: The code mixes them, or the model has no output for each token.
     """
     split, (rows, length) = preparer.holder.split, x.shape
+    tried = "tried packed rows", rows, length
+    if tried in preparer.programs.joins:
+        return
     # By their shapes: a pass refers to what it is given until cycles are collected, and
     # training copies the arrays that anything else refers to.
     groups = jax.tree.map(spec_like, split.peek())
@@ -92,9 +95,13 @@ def check_packed_model(preparer: Any, x: PackedTokens, op: str) -> None:
             "packed rows need an output for each token, [rows, length, …]",
             {"outputs": ", ".join(str(v.shape) for v in jax.tree.leaves(specs))},
         )
-    tried = "tried packed rows", length
-    if not holds_foreign_parts(split.module) or tried in preparer.programs.joins:
-        return
+    if holds_foreign_parts(split.module):
+        _try_documents(split, x, op)
+    preparer.programs.joins[tried] = True
+
+
+def _try_documents(split: Any, x: PackedTokens, op: str) -> None:
+    """Raises if documents have other outputs beside others than alone."""
     trial, first, second = _trial_rows(x)
     with jax.numpy_dtype_promotion("standard"):
         outputs = jax.jit(lambda groups, x: _forward(split, groups, x))(
@@ -113,7 +120,6 @@ def check_packed_model(preparer: Any, x: PackedTokens, op: str) -> None:
                 "MultiHeadAttention and GroupedQueryAttention lead from token to "
                 "token.",
             )
-    preparer.programs.joins[tried] = True
 
 
 def _forward(split: Any, groups: Any, x: Any) -> Any:

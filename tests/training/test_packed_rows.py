@@ -358,3 +358,20 @@ def test_steps_of_a_users_own_are_refused():
     model.compile("sgd", LOSS())
     with pytest.raises(ShapeError, match="of its own cannot take packed rows"):
         model.fit(X, Y, verbose=0)
+
+
+def test_a_model_is_looked_at_once(monkeypatch):
+    from exburn.applications import Llama
+    from exburn.text import Document, PackedDocuments
+    from exburn.training import packed_rows
+
+    seen, forward = [], packed_rows._forward
+    monkeypatch.setattr(
+        packed_rows, "_forward", lambda *args: (seen.append(1), forward(*args))[1]
+    )
+    model = Llama(16, layers=1, width=8, heads=2, mlp_width=8)
+    model.compile("sgd")
+    documents = PackedDocuments([Document(np.arange(1, 8, dtype=np.int32))] * 2)
+    for _ in range(2):
+        model.fit(documents, batch_tokens=16, length=16, verbose=0)
+    assert len(seen) == 1
