@@ -106,8 +106,9 @@ class Endpoint:
         if isinstance(model, TextStream):
             return cls(stream=model)
         if getattr(model, "tokenizer", None) is not None:
-            waiting = {} if max_queue is None else {"max_queue": max_queue}
-            return cls(stream=TextStream(model, **waiting))
+            if max_queue is None:
+                return cls(stream=TextStream(model))
+            return cls(stream=TextStream(model, max_queue=max_queue))
         if isinstance(model, Serving) or not callable(getattr(model, "stream", None)):
             return cls(model)
         return cls(model if callable(model) else None, stream=model)
