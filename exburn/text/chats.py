@@ -55,7 +55,18 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
             )
         if not (content or "").strip() and not beside:
             raise DataError(_OP, f"message {number} is empty")
+        weight = message.get("weight")
+        if weight is not None and (role != _ANSWER or weight not in (0, 1)):
+            raise DataError(
+                _OP,
+                f"message {number} of the {role} has the weight {_quote(weight)}",
+                hint="Answers have one of 0, not counted, or 1; others have none.",
+            )
     return chat
+
+
+def _answers(chat: Any) -> list[int]:
+    return [number for number, m in enumerate(chat) if m["role"] == _ANSWER]
 
 
 def _is_block(value: Any) -> bool:
@@ -158,35 +169,60 @@ class ChatWriter:
             answers_from: The first message whose answers are counted.
 
         Raises:
-            DataError: It is no chat, has no answer, or the template does not say what
-                of the text is one.
+            DataError: It is no chat, has no answer that counts, or the template does
+                not say what of the text is one.
         """
         chat = check_messages(messages)
-        answers = [n for n, m in enumerate(chat) if m["role"] == _ANSWER]
-        answers = [n for n in answers if n >= answers_from]
-        if not answers:
-            raise DataError(_OP, "there is no answer: no message of the assistant")
+        counted = self._counted(chat, answers_from)
         text, marks = self._render(chat, tools)
         if self._train_on == "all":
             return ChatText(text, [(0, len(text))])
-        first = answers[-1] if self._train_on == "last" else answers_from
         if self._template.marks_answers:
-            return ChatText(text, self._find_marks(chat, tools, marks, first))
-        spans = [
-            self._find_addition(chat, tools, n, text) for n in answers if n >= first
-        ]
+            return ChatText(text, self._find_marks(chat, tools, marks, counted))
+        spans = [self._find_addition(chat, tools, n, text) for n in counted]
         return ChatText(text, spans, trims=True)
+
+    def _counted(self, chat: Any, answers_from: int) -> list[int]:
+        """The numbers of the answers that are counted."""
+        answers = [n for n in _answers(chat) if n >= answers_from]
+        if not answers:
+            raise DataError(_OP, "there is no answer: no message of the assistant")
+        if self._train_on == "last":
+            answers = answers[-1:]
+        counted = [n for n in answers if chat[n].get("weight") != 0]
+        if not counted:
+            raise DataError(_OP, "each answer that would be counted has the weight 0")
+        if self._train_on == "all" and len(counted) < len(answers):
+            raise DataError(
+                _OP,
+                "train_on='all' counts everything, and an answer has the weight 0",
+                hint="train_on='answers' leaves such answers out.",
+            )
+        return counted
 
     def _render(self, chat: Any, tools: Any, prompt: bool = False) -> Any:
         return self._template.spans(chat, tools, prompt, self._variables)
 
-    def _find_marks(self, chat: Any, tools: Any, marks: list[Span], first: int) -> Any:
-        """The parts that the template marks, from a message on."""
-        if first and any(m["role"] == _ANSWER for m in chat[:first]):
-            marks = marks[len(self._render(chat[:first], tools)[1]) :]
-        if not marks:
+    def _find_marks(
+        self, chat: Any, tools: Any, marks: list[Span], counted: list[int]
+    ) -> list[Span]:
+        """The parts that the template marks in the messages that are counted."""
+        parts, begin = [], None
+        for number in _answers(chat):
+            if (number in counted) == (begin is not None):
+                continue
+            before = self._count_marks(chat[:number], tools)
+            if begin is not None:
+                parts += marks[begin:before]
+            begin = before if begin is None else None
+        if begin is not None:
+            parts += marks[begin:]
+        if not parts:
             raise DataError(_OP, "the template marks no answer of the chat")
-        return marks
+        return parts
+
+    def _count_marks(self, chat: Any, tools: Any) -> int:
+        return len(self._render(chat, tools)[1]) if _answers(chat) else 0
 
     def _find_addition(self, chat: Any, tools: Any, number: int, text: str) -> Span:
         """What a message adds to the text before it."""

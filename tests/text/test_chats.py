@@ -49,6 +49,42 @@ def test_answers_are_counted_with_the_token_that_ends_them(name, train_on, expec
     assert counted(name, CHAT, train_on=train_on) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "weights", "expected"),
+    [
+        ("chatml", (0, 1), "Yes.<|im_end|>"),
+        ("chatml", (1, 0), "As tall\n\nas a tree. <|im_end|>"),
+        ("llama3_training", (0, None), "Yes.<|eot_id|>"),
+        ("llama3_training", (1, 0), "As tall\n\nas a tree.<|eot_id|>"),
+    ],
+)
+def test_answers_of_weight_0_are_not_counted(name, weights, expected):
+    answers = iter(weights)
+    chat = [  # columns of tables have nothing for other roles
+        m | {"weight": next(answers) if m["role"] == "assistant" else None}
+        for m in CHAT
+    ]
+    assert counted(name, chat) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "train_on", "reason"),
+    [
+        ({1: 0, 3: 0}, "answers", "the weight 0"),
+        ({3: 0}, "last", "the weight 0"),
+        ({1: 0}, "all", "train_on='all'"),
+        ({1: 0.5}, "answers", "message 1 of the assistant has the weight 0.5"),
+        ({0: 1}, "answers", "message 0 of the user has the weight 1"),
+    ],
+)
+def test_weights_that_say_something_else_are_refused(weights, train_on, reason):
+    chat = [
+        m | {"weight": weights[n]} if n in weights else m for n, m in enumerate(CHAT)
+    ]
+    with pytest.raises(DataError, match=reason):
+        counted("chatml", chat, train_on=train_on)
+
+
 def test_everything_is_counted_where_that_is_asked_for():
     tokenizer = tokenizer_of("chatml")
     document = DocumentReader([CHAT], tokenizer, train_on="all").document(0)
