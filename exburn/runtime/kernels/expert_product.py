@@ -30,7 +30,7 @@ ROWS = 128
 #: Rows that each matrix has, on an average, where the kernels are known to be faster.
 FAIR = 128
 _TERMS, _COLUMNS = 64, 128  # of a step of the sum, and of a program
-_INDICES, _PROGRAMS = 1 << 31, 1 << 16  # that a GPU can number, along an axis
+_INDICES = 1 << 31  # that a GPU can number
 
 
 def runs(
@@ -52,8 +52,6 @@ def runs(
         return False
     filled = rows + count * ROWS
     if max(filled * max(width, units), math.prod(shape)) >= _INDICES:
-        return False
-    if filled >= ROWS * _PROGRAMS:
         return False
     return runs_kernels(by_device=by_device)
 
@@ -142,12 +140,12 @@ def _multiply(x, kernels, owners, *, turned):
     steps = jnp.where(owners > last, 0, terms // _TERMS)  # none without an owner
     return pl.pallas_call(
         functools.partial(_multiply_block, turned=turned),
-        grid=(columns // _COLUMNS, blocks),  # one block after another, from the cache
+        grid=(blocks, columns // _COLUMNS),
         in_specs=[
-            pl.BlockSpec((None, size, terms), lambda j, i: (i, 0, 0)),
+            pl.BlockSpec((None, size, terms), lambda i, j: (i, 0, 0)),
             *[pl.no_block_spec] * 3,
         ],
-        out_specs=pl.BlockSpec((None, size, _COLUMNS), lambda j, i: (i, 0, j)),
+        out_specs=pl.BlockSpec((None, size, _COLUMNS), lambda i, j: (i, 0, j)),
         out_shape=jax.ShapeDtypeStruct((blocks, size, columns), x.dtype),
         cost_estimate=_cost(x, columns, kernels),
         **options(warps=8, stages=4),
@@ -157,8 +155,8 @@ def _multiply(x, kernels, owners, *, turned):
 def _multiply_block(x, kernels, owners, steps, y, *, turned):
     from jax.experimental import pallas as pl
 
-    block, own = pl.program_id(1), owners[pl.program_id(1)]
-    columns = pl.ds(pl.program_id(0) * _COLUMNS, _COLUMNS)
+    block, own = pl.program_id(0), owners[pl.program_id(0)]
+    columns = pl.ds(pl.program_id(1) * _COLUMNS, _COLUMNS)
 
     def step(number: Any, total: Any) -> Any:
         terms = pl.ds(number * _TERMS, _TERMS)
@@ -180,9 +178,9 @@ def _sum(x, slope, owners, *, count):
     first, end = (jnp.searchsorted(owners, numbers, side) for side in ("left", "right"))
     return pl.pallas_call(
         functools.partial(_sum_blocks, size=size),
-        grid=(columns // _COLUMNS, width // _COLUMNS, count),
+        grid=(count, width // _COLUMNS, columns // _COLUMNS),
         in_specs=[pl.no_block_spec] * 4,
-        out_specs=pl.BlockSpec((None, _COLUMNS, _COLUMNS), lambda k, j, i: (i, j, k)),
+        out_specs=pl.BlockSpec((None, _COLUMNS, _COLUMNS), lambda i, j, k: (i, j, k)),
         out_shape=jax.ShapeDtypeStruct((count, width, columns), x.dtype),
         cost_estimate=_cost(x, columns, slope),
         **options(warps=8, stages=4),
@@ -195,8 +193,8 @@ def _sum(x, slope, owners, *, count):
 def _sum_blocks(x, slope, first, end, total, *, size):
     from jax.experimental import pallas as pl
 
-    number, step = pl.program_id(2), min(size, _TERMS)
-    here, there = (pl.ds(pl.program_id(i) * _COLUMNS, _COLUMNS) for i in (1, 0))
+    number, step = pl.program_id(0), min(size, _TERMS)
+    here, there = (pl.ds(pl.program_id(i) * _COLUMNS, _COLUMNS) for i in (1, 2))
 
     def add(turn: Any, found: Any) -> Any:
         rows = pl.ds(turn * step, step)
