@@ -173,7 +173,7 @@ class ChatWriter:
                 not say what of the text is one.
         """
         chat = check_messages(messages)
-        counted = self._counted(chat, answers_from)
+        counted = self._choose_answers(chat, answers_from)
         text, marks = self._render(chat, tools)
         if self._train_on == "all":
             return ChatText(text, [(0, len(text))])
@@ -182,7 +182,7 @@ class ChatWriter:
         spans = [self._find_addition(chat, tools, n, text) for n in counted]
         return ChatText(text, spans, trims=True)
 
-    def _counted(self, chat: Any, answers_from: int) -> list[int]:
+    def _choose_answers(self, chat: Any, answers_from: int) -> list[int]:
         """The numbers of the answers that are counted."""
         answers = [n for n in _answers(chat) if n >= answers_from]
         if not answers:
