@@ -15,9 +15,11 @@ import numpy as np
 
 import exburn
 from exburn import constraints, initializers, layers, losses, optimizers, regularizers
+from exburn.applications import GPT2
 from exburn.errors import ExBurnError
 from exburn.module.signature import init_names
 from exburn.optimizers import schedules
+from exburn.text import Document, DocumentPair, PackedPairs
 from exburn.tuning import sweep
 
 ROWS, BATCH = 12, 4
@@ -37,6 +39,7 @@ class Subject:
         path: What a sweep calls an argument.
         make: Makes a compiled model; takes the argument's name and value, or nothing.
         x, y: What the models are trained on.
+        fit: How.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Subject:
     make: Callable[..., Any]
     x: Any
     y: Any
+    fit: dict[str, Any] = dataclasses.field(default_factory=lambda: FIT)
 
 
 # ---------------------------------------------------------------------- values
@@ -318,7 +322,7 @@ def _of_dense(
 
 # ---------------------------------------------------------------------- training
 def loss_subjects() -> Iterator[Subject]:
-    """All losses of one output."""
+    """All losses of one output, and of pairs of answers."""
     for name in losses.__all__:
         cls = getattr(losses, name)
         if not isinstance(cls, type) or not issubclass(cls, losses.Loss):
@@ -326,19 +330,48 @@ def loss_subjects() -> Iterator[Subject]:
         if name == "CTC":  # of sequences
             continue
         unset = {"ignore_class": [1], "label_smoothing": [0.1]}
-        options = numbers_of(cls, {}, unset)
-        if options:
-            yield _of_loss(name, cls, options)
+        given = {"residual": equation} if name == "Residual" else {}
+        options = numbers_of(cls, given, unset)
+        if name in _OF_PAIRS:
+            yield _of_preference(name, cls, options)
+        elif options:
+            yield _of_loss(name, cls, options, given)
 
 
-def _of_loss(name: str, cls: type, options: dict) -> Subject:
+@exburn.saving.register_keras_serializable()
+def equation(u: Any, x: Any) -> Any:
+    """What ``Residual`` brings to zero."""
+    return u(x) - 0.5
+
+
+def _of_preference(name: str, cls: type, options: dict) -> Subject:
+    def text(*answer: int) -> Document:
+        return Document([1, 2, *answer], [False, False, *map(bool, answer)])
+
+    pairs = [DocumentPair(text(n, 5, 6), text(6, n)) for n in range(1, ROWS)]
+    labels = [n % 3 > 0 for n in range(1, ROWS)] if name == "KTO" else None
+
+    def make(option: str | None = None, value: Any = None, **kind: Any) -> Any:
+        exburn.set_random_seed(0)
+        model = GPT2(ROWS, layers=1, width=8, heads=2, positions=64)
+        model.add_lora(2)
+        loss = cls(**{} if option is None else {option: value})
+        compile_as(model, optimizers.SGD(0.1), loss, **kind)
+        return model
+
+    x = PackedPairs(pairs, labels=labels)
+    path, fit = (lambda n: f"loss/{n}"), {"epochs": 2, "verbose": 0}
+    return Subject(f"losses.{name}", options, path, make, x, None, fit)
+
+
+def _of_loss(name: str, cls: type, options: dict, given: dict) -> Subject:
     takes_classes = "Sparse" in name or name in _OF_CLASSES
     y = RNG.integers(0, 3, ROWS).astype("int32")
     if not takes_classes:
         y = np.eye(3, dtype="float32")[y]
 
     def make(option: str | None = None, value: Any = None, **kind: Any) -> Any:
-        loss = cls(**{} if option is None else {option: value})
+        loss = cls(**given | ({} if option is None else {option: value}))
         last = layers.Dense(3, "sigmoid" if "Binary" in name else "softmax")
         model = exburn.Sequential([exburn.Input((6,)), layers.Dense(4, "tanh"), last])
         compile_as(model, optimizers.SGD(0.1), loss, **kind)
@@ -348,6 +381,7 @@ def _of_loss(name: str, cls: type, options: dict) -> Subject:
 
 
 _OF_CLASSES = "Circle", "CategoricalGeneralizedCrossEntropy"
+_OF_PAIRS = "DPO", "IPO", "KTO", "ORPO"
 UNSET_OF_OPTIMIZERS = {
     "weight_decay": [0.1],
     "clipnorm": [0.05],
@@ -492,7 +526,7 @@ class Outcome:
 
 def target(subject: Subject) -> Any:
     """What the models of a subject are trained to tell."""
-    if subject.y is not None:
+    if subject.y is not None or isinstance(subject.x, PackedPairs):
         return subject.y
     return np.random.default_rng(1).normal(size=(ROWS, 2)).astype("float32")
 
@@ -500,7 +534,7 @@ def target(subject: Subject) -> Any:
 def alone(subject: Subject, option: str | None, value: Any, **kind: Any) -> list[Any]:
     """The losses and the weights of a model that is trained alone."""
     model = subject.make(option, value, **kind)
-    losses = model.fit(subject.x, target(subject), **FIT).history["loss"]
+    losses = model.fit(subject.x, target(subject), **subject.fit).history["loss"]
     return [np.asarray(losses), *model.get_weights()]
 
 
@@ -547,7 +581,12 @@ def outcomes(
         path = subject.path(option)
         try:
             result = sweep(
-                base, subject.x, target(subject), over={path: [value]}, mesh=mesh, **FIT
+                base,
+                subject.x,
+                target(subject),
+                over={path: [value]},
+                mesh=mesh,
+                **subject.fit,
             )
         except ExBurnError as error:
             yield Outcome(option, value, "refused", str(error))
