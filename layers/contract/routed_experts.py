@@ -138,7 +138,7 @@ def route_experts(
         if division is not None:
             parts, tokens = division.parts, division.token_count(tokens)
         top_k, shape = choices.shape[-1], weights[0].shape
-        kernels = expert_product.runs(
+        kernels = expert_product.fits(
             x.dtype, tokens * top_k, shape, division is not None
         )
         platform = jax.default_backend()

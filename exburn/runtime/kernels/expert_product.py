@@ -33,7 +33,7 @@ _TERMS, _COLUMNS = 64, 128  # of a step of the sum, and of a program
 _INDICES = 1 << 31  # that a GPU can number
 
 
-def runs(
+def fits(
     dtype: Any, rows: Any, shape: tuple[int, ...], by_device: bool = False
 ) -> bool:
     """Whether the kernels multiply so many rows with some of so many matrices here.

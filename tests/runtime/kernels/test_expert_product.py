@@ -87,13 +87,13 @@ def test_a_model_trains_with_them(monkeypatch):
 
 
 def test_they_are_for_halves_whole_tiles_and_many_rows(kernels):
-    runs, shape = expert_product.runs, (4, 128, 256)
-    assert runs(jnp.bfloat16, 4 * FAIR, shape) and runs(jnp.float16, 10_000, shape)
-    assert not runs(jnp.float32, 4 * FAIR, shape)
-    assert not runs(jnp.bfloat16, 4 * FAIR - 1, shape)
-    assert not runs(jnp.bfloat16, 4 * FAIR, (4, 128, 192))
-    assert not runs(jnp.bfloat16, 1 << 23, shape)  # places that 32 bits do not hold
-    assert not runs(jnp.bfloat16, None, shape)
+    fits, shape = expert_product.fits, (4, 128, 256)
+    assert fits(jnp.bfloat16, 4 * FAIR, shape) and fits(jnp.float16, 10_000, shape)
+    assert not fits(jnp.float32, 4 * FAIR, shape)
+    assert not fits(jnp.bfloat16, 4 * FAIR - 1, shape)
+    assert not fits(jnp.bfloat16, 4 * FAIR, (4, 128, 192))
+    assert not fits(jnp.bfloat16, 1 << 23, shape)  # places that 32 bits do not hold
+    assert not fits(jnp.bfloat16, None, shape)
 
 
 @on_devices
